@@ -87,7 +87,7 @@ def sub_words(tk,         # a `tokenizers.Tokenizer`
         else: out.append((np.array(e.ids, np.int64), np.minimum(first, len(words)-1)))
     return out
 
-# %% ../nbs/10_models.ipynb #e4359a4b
+# %% ../nbs/10_models.ipynb #9614a4de
 @dataclass(frozen=True)
 class Template:
     "Special tokens before, between and behind the parts, and the segment number of everything"
@@ -103,7 +103,7 @@ class Template:
         for word in ["a", "the", ".", *tk.get_vocab()]:
             e = tk.encode(word, add_special_tokens=False)
             if len(e) and not any(e.special_tokens_mask): break
-        full = tk.post_process(e, tk.encode(word, add_special_tokens=False) if n_parts == 2 else None, True)
+        full = tk.encode(word, word if n_parts == 2 else None)
         part = np.array([-1 if s is None else s for s in full.sequence_ids]); ids, types = np.array(full.ids), np.array(full.type_ids)
         where = [np.flatnonzero(part == p) for p in range(n_parts)]
         cuts = [0] + [c for w in where for c in (w[0], w[-1]+1)] + [len(ids)]
@@ -193,7 +193,7 @@ def _to_left(t, n): # padding moved from the right to the left
     L = t.shape[1]; at = (np.arange(L) - (L-n)[:, None]) % max(L, 1)
     return np.take_along_axis(t, at.reshape(at.shape + (1,)*(t.ndim-2)), 1) if t.ndim > 2 else np.take_along_axis(t, at, 1)
 
-# %% ../nbs/10_models.ipynb #36c9c87c
+# %% ../nbs/10_models.ipynb #7c337ef1
 _here = threading.local()
 
 class Classifier:
@@ -235,14 +235,14 @@ class Classifier:
         self._typed = self.family == "encoder" and "token_type_ids" in self._takes and "token_type_ids" in tok.model_input_names
         self.mask_id, self.pad_id = tok.mask_token_id, tok.pad_token_id
         self._fill = next((i for i in (self.pad_id, tok.eos_token_id, 0) if i is not None))
-        room = [n for n in (getattr(c, "max_position_embeddings", None), tok.model_max_length) if n and n < 10**6]
-        limit = min([n - (self._first_position if n == room[0] else 0) for n in room], default=512)
+        room = [(getattr(c, "max_position_embeddings", None) or 10**6) - self._first_position, tok.model_max_length or 10**6]
+        limit = int(min(room)) if min(room) < 10**5 else 512
         if max_length is not None and not 0 < max_length <= limit: raise ValueError(f"max_length {max_length} does not fit {self.name}: allowed are 1 to {limit}")
         self.max_length = max_length or limit
         need = max(t.n_special for t in self.templates.values())
         if self.max_length <= need: raise ValueError(f"max_length {self.max_length} leaves no room for words beside {need} special tokens")
-        self.attn = check_choice(attn, ("sdpa", "eager"), "attention code")
-        m.set_attn_implementation(attn)
+        self.attn = check_choice(attn, ("sdpa", "eager"), "attention code") if getattr(m, "_supports_sdpa", False) else "eager"
+        m.set_attn_implementation(self.attn)
 
     def __repr__(self): return f"{type(self).__name__}({self.name!r}, {self.family}, labels={self.labels}, max_length={self.max_length})"
     def index(self, label:str) -> int: # position in `labels`
@@ -289,7 +289,7 @@ def _assemble(self:Classifier, x, subs): # special tokens around the parts, cut 
     players = seen[np.isin(seen, x.explained)]
     return Encoded(ids, types, word, players, int((everything >= 0).sum() - len(seen)), x, _slots(word, players, x.n_words))
 
-# %% ../nbs/10_models.ipynb #58642bbc
+# %% ../nbs/10_models.ipynb #dccb63e7
 _specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 def new_tokenizer(texts,  # an iterable of texts that the vocabulary must cover
@@ -332,18 +332,19 @@ def new_tiny(arch:str,   # bert, roberta, distilbert, bart or gpt2
              texts,      # texts whose words make the vocabulary
              labels,     # class names
              layers:int=2, width:int=64, heads:int=4, max_length:int=64, dropout:float=0.,
-             init:str="default", # default, or matching: equal words attend to each other from the start
+             init:str="default", # default, matching: equal words attend to each other from the start, or lively: weights so large that the untrained model reacts to its input
              tokenizer:str|None=None, # wordpiece or bytelevel; default: bytelevel for roberta, wordpiece for the others
              lowercase:bool=True, seed:int=0, **kw) -> Classifier:
     "A small untrained classifier of a real architecture"
     from transformers import AutoModelForSequenceClassification
-    check_choice(init, ("default", "matching"), "initialisation")
+    check_choice(init, ("default", "matching", "lively"), "initialisation")
     tok = tokenizer if hasattr(tokenizer, "backend_tokenizer") else new_tokenizer(texts, tokenizer or ("bytelevel" if arch == "roberta" else "wordpiece"), lowercase, max_length, types=arch == "bert")
     c = _tiny_config(arch, len(tok), len(labels), layers, width, heads, max_length, dropout)
     c.id2label = dict(enumerate(labels)); c.label2id = {l: i for i, l in enumerate(labels)}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed); model = AutoModelForSequenceClassification.from_config(c)
         if init == "matching": _match_init(model)
+        if init == "lively": _lively_init(model)
     return Classifier(model, tok, labels, name=kw.pop("name", f"tiny-{arch}"), **kw)
 
 @torch.no_grad()
@@ -363,6 +364,11 @@ def _match_init(model, norm=1.5): # shared query and key, output projection = tr
     e = model.get_input_embeddings().weight; e.normal_(std=norm/e.shape[1]**.5)
     for name, p in model.named_parameters():
         if re.search(r"position_embeddings|embed_positions|wpe|token_type", name): p.normal_(std=.02)
+
+@torch.no_grad()
+def _lively_init(model): # every linear map keeps the size of what it gets
+    for p in model.parameters(): p.normal_(std=p.shape[-1]**-.5) if p.ndim > 1 else p.add_(torch.randn_like(p)*.1)
+    if hasattr(model.base_model, "_tied_weights_keys"): model.tie_weights()
 
 # %% ../nbs/10_models.ipynb #cca7456a
 @patch
@@ -489,7 +495,7 @@ def logits(self:Classifier, encs, # `Encoded` of each row
     if not len(encs): return np.zeros((0, len(self.labels)), np.float32)
     with torch.inference_mode(): return self._finite(self.forward(self.batch(encs, rows, absent)), encs)
 
-# %% ../nbs/10_models.ipynb #d7af96a2
+# %% ../nbs/10_models.ipynb #b2366607
 def _out_of_memory(e):
     return isinstance(e, (torch.OutOfMemoryError, MemoryError)) or (isinstance(e, RuntimeError) and re.search("out of memory|can't allocate memory|not enough memory", str(e), re.I))
 
@@ -515,10 +521,7 @@ def split(self:Classifier, encs, # `Encoded` of each row
         size = max(1, tokens//max(int(n[order[i]]), 1)); out.append(order[i:i+size]); i += size
     return out
 
-@patch
-def run_safely(self:Classifier, fn, items) -> list: # the results of `fn` over one or more pieces, in order
-    "Results of `fn` over `items`, in halves when memory runs out"
-    return globals()["run_safely"](fn, items)
+Classifier.run_safely = staticmethod(run_safely)
 
 @patch
 def predict(self:Classifier, instances, # a list of `Instance`
@@ -759,7 +762,7 @@ def attentions(self:Classifier, encs, # `Encoded` of each text
             for i, a in part: out[i] = a
     return out
 
-# %% ../nbs/10_models.ipynb #3f761add
+# %% ../nbs/10_models.ipynb #5a187266
 @patch(as_prop=True)
 def fingerprint(self:Classifier) -> str:
     "A short hash of everything that decides an output"
@@ -767,8 +770,8 @@ def fingerprint(self:Classifier) -> str:
     if getattr(self, "_print", (None,))[0] != state:
         h = hashlib.blake2b(digest_size=16)
         for k, p in ps: h.update(f"{k}{p.dtype}{tuple(p.shape)}".encode()); h.update(p.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-        c = {k: v for k, v in self.model.config.to_dict().items() if k not in ("_name_or_path", "transformers_version", "dtype", "id2label", "label2id")}
-        self._print = (state, globals()["fingerprint"](h.hexdigest(), c, self._tk.to_str(), self.labels, self.max_length, self.truncation))
+        c = {k: v for k, v in self.model.config.to_dict().items() if k not in ("_name_or_path", "transformers_version", "dtype", "architectures", "id2label", "label2id")}
+        self._print = (state, fingerprint(h.hexdigest(), type(self.model).__name__, c, self._tk.to_str(), self.mask_id, self.pad_id, self.labels, self.max_length, self.truncation))
     return self._print[1]
 
 # %% ../nbs/10_models.ipynb #0a9e9492
