@@ -6,7 +6,7 @@ import torch
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from xfeval.core import Instance, absences, soft_absences
-from xfeval.models import (Classifier, Encoded, Template, list_models, load_model, longest_first, new_tiny, new_tokenizer, run_safely, value_of)
+from xfeval.models import (Classifier, Encoded, list_models, load_model, longest_first, new_tiny, new_tokenizer, run_safely, value_of)
 
 torch.set_num_threads(1)
 TEXTS = ["A man is playing a guitar on the busy street .", "Nobody is making music , it's quiet here !", "Two dogs run across the green meadow", "The woman reads a book",
@@ -394,6 +394,27 @@ def test_a_failing_hook_restores_the_attention_code():
         with c.hooked_attention(broken): c.logits([e])
     before = c.logits([e]); assert c.model.config._attn_implementation == "sdpa"
     with c.hooked_attention(): assert np.allclose(c.logits([e]), before, atol=1e-6)
+
+def other_model(kind):
+    import transformers as tf
+    tok = new_tokenizer(TEXTS, types=False, max_length=64); ids = dict(pad_token_id=0, bos_token_id=2, eos_token_id=3, num_labels=3)
+    h = dict(vocab_size=len(tok), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16, max_position_embeddings=66)
+    config = dict(electra=lambda: tf.ElectraConfig(**h, embedding_size=8, **ids), albert=lambda: tf.AlbertConfig(**h, embedding_size=8, **ids), xlmr=lambda: tf.XLMRobertaConfig(**h, type_vocab_size=1, **ids),
+                  deberta=lambda: tf.DebertaV2Config(**h, relative_attention=True, pos_att_type=["p2c", "c2p"], **ids), llama=lambda: tf.LlamaConfig(**h, **ids))[kind]()
+    torch.manual_seed(0); m = tf.AutoModelForSequenceClassification.from_config(config)
+    with torch.no_grad(): [p.normal_(std=p.shape[-1]**-.5) for p in m.parameters() if p.ndim > 1]
+    return Classifier(m, tok, LABELS)
+
+@pytest.mark.parametrize("kind", ["electra", "albert", "xlmr", "deberta", "llama"])
+def test_other_architectures(kind):
+    c = other_model(kind); xs = [x for x in mixed(8) if all(x.sizes)][:4]; encs = c.encode_all(xs); rows = some_rows(encs)
+    assert np.allclose(c.logits(encs), [hf_logits(c, x) for x in xs], atol=1e-5)
+    for a in absences: assert np.allclose(c.logits(encs, rows, a), np.concatenate([c.logits([e], [r], a) for e, r in zip(encs, rows)]), atol=1e-5)
+    assert all(A.shape == (2, 2, len(e), len(e)) for A, e in zip(c.attentions(encs), encs)) and len(c.grad(encs)) == 4
+    soft = c.soft_logits(encs, [np.full(len(e.players), .5) for e in encs], seeds=1); assert np.abs(soft - c.logits(encs)).max() > 1e-3
+    if kind == "deberta":
+        with pytest.raises(ValueError, match="cannot be replaced"):
+            with c.hooked_attention(): pass
 
 # ---------------------------------------------------------------- faults
 

@@ -6,10 +6,9 @@
 __all__ = ['value_of', 'sub_words', 'Template', 'longest_first', 'Encoded', 'Batch', 'Classifier', 'new_tokenizer', 'new_tiny',
            'run_safely', 'FunctionClassifier', 'list_models', 'load_model']
 
-# %% ../nbs/10_models.ipynb #e096f434
+# %% ../nbs/10_models.ipynb #8836960f
 import contextlib, hashlib, inspect, json, re, threading
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from fastcore.basics import patch
 from tokenizers import Tokenizer, models as tkm, normalizers, pre_tokenizers, processors, decoders, trainers
 from torch import nn
 
-from .core import Instance, absences, bundled, check_choice, fingerprint, outputs, soft_absences, subword_rules, write_whole
+from .core import Instance, absences, bundled, check_choice, fingerprint as short_hash, outputs, soft_absences, subword_rules, write_whole
 
 # %% ../nbs/10_models.ipynb #43c6d47c
 def _softmax(z): # float64, rows sum to 1
@@ -249,7 +248,7 @@ class Classifier:
         "The index of a class name"
         return self.labels.index(check_choice(label, self.labels, f"label of {self.name}"))
 
-# %% ../nbs/10_models.ipynb #18c09b74
+# %% ../nbs/10_models.ipynb #0653d1e6
 @patch
 def encode_all(self:Classifier, instances # a list of `Instance`
               ) -> list: # of `Encoded`
@@ -274,22 +273,20 @@ def _room(self:Classifier, sizes, room): # sub-words kept per part
 
 @patch
 def _assemble(self:Classifier, x, subs): # special tokens around the parts, cut to the window
-    t = self.templates[len(subs)]; first = np.concatenate([[0], np.cumsum(x.sizes)])
-    kept = self._room([len(i) for i, _ in subs], self.max_length - t.n_special)
-    ids, types, word = [], [], []
-    for p, (gap, gtypes) in enumerate(zip(t.gaps, t.gap_types)):
-        ids.append(gap); types.append(gtypes); word.append([-1]*len(gap))
-        if p < len(subs):
-            i, w = subs[p][0][:kept[p]], subs[p][1][:kept[p]]
-            ids.append(i); types.append([t.part_types[p]]*len(i)); word.append(np.where(w < 0, -1, w + first[p]))
-    cat = lambda v: np.concatenate([np.asarray(a, np.int64) for a in v])
-    ids, types, word = cat(ids), cat(types), cat(word)
-    if not len(ids): ids, types, word = np.array([self._fill]), np.array([0]), np.array([-1])
-    seen = np.unique(word[word >= 0]); everything = np.unique(np.concatenate([np.where(w < 0, -1, w + first[p]) for p, (_, w) in enumerate(subs)]))
-    players = seen[np.isin(seen, x.explained)]
-    return Encoded(ids, types, word, players, int((everything >= 0).sum() - len(seen)), x, _slots(word, players, x.n_words))
+    t = self.templates[len(subs)]; kept = self._room([len(i) for i, _ in subs], self.max_length - t.n_special)
+    ids, types, word, at, every = [], [], [], 0, 0
+    for p, (gap, gap_types) in enumerate(zip(t.gaps, t.gap_types)):
+        ids += gap; types += gap_types; word += [-1]*len(gap)
+        if p == len(subs): break
+        k, (i, w) = kept[p], subs[p]
+        ids += i[:k].tolist(); types += [t.part_types[p]]*k; word += (w[:k] + at).tolist() if x.sizes[p] else [-1]*k
+        at += x.sizes[p]; every += len(set(w.tolist())) if x.sizes[p] else 0
+    if not ids: ids, types, word = [self._fill], [0], [-1]
+    word = np.array(word); seen = np.zeros(x.n_words+1, bool); seen[word] = True; seen = np.flatnonzero(seen[:-1])
+    players = seen if not x.fixed else seen[~np.isin(x.part_of[seen], x.fixed)]
+    return Encoded(np.array(ids), np.array(types), word, players, every - len(seen), x, _slots(word, players, x.n_words))
 
-# %% ../nbs/10_models.ipynb #dccb63e7
+# %% ../nbs/10_models.ipynb #1fa5681c
 _specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 def new_tokenizer(texts,  # an iterable of texts that the vocabulary must cover
@@ -359,7 +356,7 @@ def _match_init(model, norm=1.5): # shared query and key, output projection = tr
             if out is not None: out.weight.copy_(v.weight.T)
         if hasattr(m, "self") and hasattr(m, "output") and hasattr(getattr(m, "self"), "value"): m.output.dense.weight.copy_(getattr(m, "self").value.weight.T)
         if hasattr(m, "c_attn"):
-            d = m.c_proj.weight.shape[0]; a, b = turn(m.c_proj.weight), turn(m.c_proj.weight)
+            a, b = turn(m.c_proj.weight), turn(m.c_proj.weight)
             m.c_attn.weight.copy_(torch.cat([a, a, b], 1)); m.c_proj.weight.copy_(b.T)
     e = model.get_input_embeddings().weight; e.normal_(std=norm/e.shape[1]**.5)
     for name, p in model.named_parameters():
@@ -460,21 +457,20 @@ def _run_bart(self:Classifier, batch, embeds, bias, kw):
     h = m.base_model(**kw, use_cache=False).last_hidden_state
     return m.classification_head(h[torch.arange(len(h), device=h.device), batch.last])
 
-# %% ../nbs/10_models.ipynb #c999e6a6
+# %% ../nbs/10_models.ipynb #3a5957ea
 @patch
 def _entrances(self:Classifier): # modules whose output enters the first layer, and whether it is shifted by one
     b = self.model.base_model
     if self.bart: return [(b.encoder.layernorm_embedding, False), (b.decoder.layernorm_embedding, True)]
-    m = getattr(b, "embeddings", None) or getattr(b, "drop", None)
-    if m is None: raise ValueError(f"the embedding layer of {type(self.model).__name__} is unknown: use where='word'")
-    return [(m, False)]
+    return [(next((m for m in (getattr(b, "embeddings", None), getattr(b, "drop", None)) if m is not None), None), False)]
 
 @patch
 @contextlib.contextmanager
 def _scaled(self:Classifier, scale): # multiply what enters the first layer
     if scale is None: yield; return
     def hook(shifted): return lambda mod, args, out: out*(_shift(scale, torch.ones(1, 1, 1, device=scale.device)) if shifted else scale).to(out)
-    handles = [m.register_forward_hook(hook(s)) for m, s in self._entrances()]
+    def first(mod, args, kw): return ((args[0]*scale.to(args[0]), *args[1:]), kw) if args else (args, dict(kw, hidden_states=kw["hidden_states"]*scale.to(kw["hidden_states"])))
+    handles = [self.layers[0].register_forward_pre_hook(first, with_kwargs=True) if m is None else m.register_forward_hook(hook(s)) for m, s in self._entrances()]
     try: yield
     finally:
         for h in handles: h.remove()
@@ -678,7 +674,7 @@ def layers(self:Classifier) -> list:
     if not lists: raise ValueError(f"the layers of {type(self.model).__name__} are unknown")
     return list(lists[0])
 
-# %% ../nbs/10_models.ipynb #9e203963
+# %% ../nbs/10_models.ipynb #b198f109
 @patch
 def head_weight(self:Classifier) -> np.ndarray: # (classes, width)
     "Effective weight of each class on the vector that the head reads, without biases and nonlinearities"
@@ -694,27 +690,25 @@ def head_weight(self:Classifier) -> np.ndarray: # (classes, width)
 @patch
 def head_state(self:Classifier, encs, tokens:int=4096) -> np.ndarray: # (texts, width)
     "The vector after the last layer that the head reads: first token, decoder state at the end, or last token"
-    out = [None]*len(encs); got = []
-    def hook(mod, args, res): got.append(res[0] if isinstance(res, tuple) else res)
-    h = self.layers[-1].register_forward_hook(hook)
-    final = getattr(self.model.base_model, "ln_f", None) if self.family == "decoder" else None
+    out, got = [None]*len(encs), []
+    h = self.model.base_model.register_forward_hook(lambda mod, args, res: got.append(res[0]))
     try:
         for ix in self.split(encs, tokens):
             b = self.batch([encs[i] for i in ix])
-            with torch.inference_mode(): self.forward(b); s = got.pop(); s = s if final is None else final(s)
+            with torch.inference_mode(): self.forward(b); s = got.pop()
             s = s[torch.arange(len(s)), b.last if self.family != "encoder" else b.last - torch.as_tensor(b.lengths-1, device=s.device)].float().cpu().numpy()
             for i, v in zip(ix, s): out[i] = v
     finally: h.remove()
     return np.array(out)
 
-# %% ../nbs/10_models.ipynb #18ba3cf9
+# %% ../nbs/10_models.ipynb #13afe1a8
 def _open_attention(module, query, key, value, attention_mask, scaling=None, dropout=0., **kw):
     w = query @ key.transpose(2, 3)*(query.shape[-1]**-.5 if scaling is None else scaling)
     if attention_mask is not None: w = w + attention_mask
     p = w.softmax(-1).to(value.dtype)
-    for places, fn in getattr(_here, "hooks", ()):
-        if id(module) in places:
-            layer, kind = places[id(module)]; new = fn(layer, p, kind)
+    for seen, fn in getattr(_here, "hooks", ()):
+        if id(module) in seen["kind"]:
+            kind = seen["kind"][id(module)]; layer = seen["next"][kind] = seen["next"].get(kind, -1) + 1; new = fn(layer, p, kind)
             if new is not None: p = new
     return (nn.functional.dropout(p, dropout, module.training) @ value).transpose(1, 2).contiguous(), p
 
@@ -723,24 +717,44 @@ def _register():
     from transformers.masking_utils import AttentionMaskInterface, eager_mask
     AttentionInterface.register("xfeval", _open_attention); AttentionMaskInterface.register("xfeval", eager_mask)
 
+@contextlib.contextmanager
+def _quiet(): # no progress bars and load reports
+    from transformers.utils import logging as tl
+    v, bar = tl.get_verbosity(), tl.is_progress_bar_enabled()
+    tl.set_verbosity_error(); tl.disable_progress_bar()
+    try: yield
+    finally:
+        tl.set_verbosity(v)
+        if bar: tl.enable_progress_bar()
+
+@patch(as_prop=True)
+def opens(self:Classifier) -> bool:
+    "May the attention of this model be seen and replaced?"
+    if not hasattr(self, "_opens"):
+        _register(); m = self.model; old = m.config._attn_implementation
+        with _quiet(): m.set_attn_implementation("xfeval")
+        self._opens = m.config._attn_implementation == "xfeval"; m.set_attn_implementation(old)
+    return self._opens
+
 @patch
-def _places(self:Classifier): # id of each module -> (layer, kind)
+def _kinds(self:Classifier): # id of each module -> kind of attention
     def kind(name): return "cross" if re.search("encoder_attn|crossattention", name) else "decoder_self" if self.family == "decoder" or re.search(r"(^|\.)decoder\.", name) else "encoder"
-    return {id(m): (int(re.findall(r"\.(\d+)\.", n + ".")[-1]), kind(n)) for n, m in self.model.named_modules() if re.search(r"\.\d+\.", n + ".")}
+    return {id(m): kind(n) for n, m in self.model.named_modules()}
 
 @patch
 @contextlib.contextmanager
 def hooked_attention(self:Classifier, fn=None # fn(layer, probs, kind) -> new probs or None
                     ):
     "Run forwards with open attention, and let `fn` see and replace the probabilities"
-    _register(); old = self.model.config._attn_implementation; stack = _here.__dict__.setdefault("hooks", []); mine = (self._places(), fn)
+    if not self.opens: raise ValueError(f"the attention of {type(self.model).__name__} cannot be replaced: its code does not use the library's attention interface")
+    old = self.model.config._attn_implementation; stack = _here.__dict__.setdefault("hooks", []); seen = dict(kind=self._kinds(), next={}); mine = (seen, fn)
+    start = self.model.base_model.register_forward_pre_hook(lambda mod, args: seen["next"].clear())
     self.model.set_attn_implementation("xfeval")
-    if self.model.config._attn_implementation != "xfeval": raise ValueError(f"{type(self.model).__name__} does not let its attention be opened")
     if fn is not None: stack.append(mine)
     try: yield self
     finally:
         if fn is not None: stack.remove(mine)
-        self.model.set_attn_implementation(old)
+        start.remove(); self.model.set_attn_implementation(old)
 
 @patch
 def attentions(self:Classifier, encs, # `Encoded` of each text
@@ -753,7 +767,10 @@ def attentions(self:Classifier, encs, # `Encoded` of each text
         b, maps = self.batch([encs[i] for i in ix]), {}
         def keep(layer, p, kind):
             if kind == source: maps[layer] = p.float().cpu()
-        with torch.inference_mode(), self.hooked_attention(keep): self.forward(b)
+        with torch.inference_mode():
+            if self.opens:
+                with self.hooked_attention(keep): self.forward(b)
+            elif source == "encoder": maps.update(enumerate(self.model(input_ids=b.ids, attention_mask=b.mask, output_attentions=True).attentions))
         if not maps: raise ValueError(f"{self.name} ({self.family}) has no {source} attention")
         A = torch.stack([maps[l] for l in sorted(maps)], 1).numpy()
         return [(i, A[r, :, :, b.start(r):b.start(r)+n, b.start(r):b.start(r)+n]) for r, (i, n) in enumerate(zip(ix, b.lengths))]
@@ -762,19 +779,19 @@ def attentions(self:Classifier, encs, # `Encoded` of each text
             for i, a in part: out[i] = a
     return out
 
-# %% ../nbs/10_models.ipynb #5a187266
+# %% ../nbs/10_models.ipynb #ab18d937
 @patch(as_prop=True)
 def fingerprint(self:Classifier) -> str:
     "A short hash of everything that decides an output"
-    ps = sorted(self.model.state_dict().items()); state = tuple((p.data_ptr(), p._version) for _, p in ps)
+    ps = sorted(self.model.state_dict().items()); state = tuple((p.data_ptr(), p._version, float(p.sum(dtype=torch.float64))) for _, p in ps)
     if getattr(self, "_print", (None,))[0] != state:
         h = hashlib.blake2b(digest_size=16)
         for k, p in ps: h.update(f"{k}{p.dtype}{tuple(p.shape)}".encode()); h.update(p.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
         c = {k: v for k, v in self.model.config.to_dict().items() if k not in ("_name_or_path", "transformers_version", "dtype", "architectures", "id2label", "label2id")}
-        self._print = (state, fingerprint(h.hexdigest(), type(self.model).__name__, c, self._tk.to_str(), self.mask_id, self.pad_id, self.labels, self.max_length, self.truncation))
+        self._print = (state, short_hash(h.hexdigest(), type(self.model).__name__, c, self._tk.to_str(), self.mask_id, self.pad_id, self.labels, self.max_length, self.truncation))
     return self._print[1]
 
-# %% ../nbs/10_models.ipynb #0a9e9492
+# %% ../nbs/10_models.ipynb #182450bc
 class FunctionClassifier(Classifier):
     "A classifier of which only `predict_proba` is known"
     def __init__(self, predict_proba, # from a list of texts (for pairs: of tuples) to probabilities (texts, classes)
@@ -787,7 +804,7 @@ class FunctionClassifier(Classifier):
         self.family, self.rows, self.max_length, self.model, self.tokenizer, self.device = "function", 0, None, None, None, torch.device("cpu")
         if len(self.labels) < 2: raise ValueError(f"two or more labels are needed, got {self.labels}")
     @property
-    def fingerprint(self): return fingerprint("function", self.name, self.version, getattr(self.fn, "__qualname__", repr(type(self.fn))), self.labels, self.mask)
+    def fingerprint(self): return short_hash("function", self.name, self.version, getattr(self.fn, "__qualname__", repr(type(self.fn))), self.labels, self.mask)
     def encode_all(self, instances): return [self._read(x) for x in instances]
     def _read(self, x):
         w = np.arange(x.n_words); players = np.asarray(x.explained)
@@ -841,7 +858,7 @@ def from_pipeline(cls:Classifier, pipe, # a Hugging Face text-classification pip
         return np.array([[dict((r["label"], r["score"]) for r in rs)[l] for l in labels] for rs in res])
     return FunctionClassifier(predict_proba, labels, name=type(pipe).__name__, **kw)
 
-# %% ../nbs/10_models.ipynb #e48d81ce
+# %% ../nbs/10_models.ipynb #a70a2d13
 @patch
 def save(self:Classifier, folder, # where to
          half:bool=False,         # store weights in half precision
@@ -858,19 +875,10 @@ def save(self:Classifier, folder, # where to
         seen.add(p.data_ptr()); state[k] = (p.half() if half and p.is_floating_point() else p).detach().cpu().contiguous()
     self.tokenizer.save_pretrained(folder)
     write_whole(folder/"config.json", json.dumps(c, indent=1, sort_keys=True, ensure_ascii=False))
-    write_whole(folder/"card.json", json.dumps(dict(card or {}, labels=self.labels, max_length=self.max_length, padding_side=self.padding_side, truncation=self.truncation), indent=1, ensure_ascii=False))
+    card = {**getattr(self, "card", {}), **(card or {})}
+    write_whole(folder/"card.json", json.dumps(dict(card, labels=self.labels, max_length=self.max_length, padding_side=self.padding_side, truncation=self.truncation), indent=1, ensure_ascii=False))
     write_whole(folder/"model.safetensors", to_bytes(state, metadata={"format": "pt"}))
     return folder
-
-@contextlib.contextmanager
-def _quiet(): # no progress bars and load reports
-    from transformers.utils import logging as tl
-    v, bar = tl.get_verbosity(), tl.is_progress_bar_enabled()
-    tl.set_verbosity_error(); tl.disable_progress_bar()
-    try: yield
-    finally:
-        tl.set_verbosity(v)
-        if bar: tl.enable_progress_bar()
 
 def _sha256(path):
     h = hashlib.sha256()

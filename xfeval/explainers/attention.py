@@ -82,11 +82,11 @@ def attention(clf, encs, targets, output, rngs, *, head="classifier", direction=
     maps = last_maps(clf, encs, targets, head, rngs, source, layer)
     return [Attribution(clf.to_words(e, _from_anchor(A, _anchor(clf, e), direction), subword), e.notes) for e, A in zip(encs, maps)]
 
-# %% ../../nbs/23_attention.ipynb #b02f739c
+# %% ../../nbs/23_attention.ipynb #0b40d210
 def attention_gradients(clf, encs, targets, output, layer=-1, source=None, tokens=2048) -> list: # (A, dF/dA) of one layer per text
     "Attention of one layer and the gradient of the output with respect to it"
     source = source or ("decoder_self" if clf.family == "decoder" else "encoder"); out = [None]*len(encs)
-    n = _n_layers(clf, source); at = layer % n
+    at = layer % _n_layers(clf, source, encs[0])
     for ix in clf.split(encs, tokens):
         b, kept = clf.batch([encs[i] for i in ix]), {}
         def hook(l, p, kind):
@@ -99,8 +99,8 @@ def attention_gradients(clf, encs, targets, output, layer=-1, source=None, token
             s = slice(b.start(r), b.start(r)+int(b.lengths[r])); out[i] = (P[r, :, s, s], G[r, :, s, s])
     return out
 
-def _n_layers(clf, source): # layers that have this kind of attention
-    return len({l for l, k in clf._places().values() if k == source})
+def _n_layers(clf, source, enc): # layers that have this kind of attention
+    return len(clf.attentions([enc], source)[0])
 
 @method("scaled_attention", style="batch", needs="attention", output="logit_top", cost="1 gradient", paper="Zhao")
 def scaled_attention(clf, encs, targets, output, rngs, *, layer=-1, source=None, subword="sum"):
@@ -114,11 +114,11 @@ def attention_pairs(clf, encs, targets, output, rngs, *, head="classifier", sour
     "Attention between two words in the last layer, both directions"
     return [Attribution(clf.to_pairs(e, A, subword), e.notes) for e, A in zip(encs, last_maps(clf, encs, targets, head, rngs, source, layer))]
 
-# %% ../../nbs/23_attention.ipynb #50547e22
+# %% ../../nbs/23_attention.ipynb #466d25f5
 def attention_attribution(clf, encs, targets, output, steps=50, rule="midpoint", source=None, layers=None, tokens=1024) -> tuple: # maps and completeness gaps
     "Integrated gradients along scaled attention, layer by layer: (sub-words, sub-words) per text"
     source = check_choice(source or ("decoder_self" if clf.family == "decoder" else "encoder"), ("encoder", "decoder_self", "cross"), "source of attention")
-    n = _n_layers(clf, source); pick = range(n) if layers is None else layers
+    pick = range(_n_layers(clf, source, encs[0])) if layers is None else layers
     alphas, weights = quadrature(rule, steps); targets = np.asarray(targets)
     maps, gaps = [np.zeros((len(e.ids),)*2) for e in encs], [0.]*len(encs)
     for at in pick:

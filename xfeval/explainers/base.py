@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core import Registry, check_choice
 
-# %% ../../nbs/19_methods.ipynb #f3c9641b
+# %% ../../nbs/19_methods.ipynb #2a2d548f
 methods = {k: Registry(f"{k} method") for k in ("token", "pair", "span")}
 
 def method(name:str,           # what users call it
@@ -29,8 +29,8 @@ def method(name:str,           # what users call it
     return methods[kind](name, style=style, needs=needs, output=output, absent=absent, cost=cost, paper=paper)
 
 def options_of(fn) -> dict: # {name: default}
-    "The options a method takes: its keyword-only parameters"
-    return {p.name: p.default for p in inspect.signature(fn).parameters.values() if p.kind == p.KEYWORD_ONLY}
+    "The options a method takes: its parameters with a default, the random generator aside"
+    return {p.name: p.default for p in inspect.signature(fn).parameters.values() if p.default is not p.empty and p.name != "rng"}
 
 def check_options(fn, options:dict, what:str):
     "Refuse options a method does not have"

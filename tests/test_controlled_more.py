@@ -1,0 +1,119 @@
+"The controlled corpora beyond inference: truth, determinism, balance, refusal of bad input"
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from xfeval.core import Gold, Instance
+from xfeval.controlled import corpora, generate
+from xfeval.controlled_more import (check_corpus, hidden, seen, solve_evinf, solve_fever, solve_mrc, solve_qa, solve_sentiment, solve_topic)
+
+solvers = {"controlled-fever": (solve_fever, 500, "not enough info"), "controlled-sentiment": (solve_sentiment, 500, None), "controlled-topic": (solve_topic, 500, None),
+           "controlled-mrc": (solve_mrc, 200, None), "controlled-evinf": (solve_evinf, 200, None)}
+labels = {"controlled-fever": {"supports", "refutes", "not enough info"}, "controlled-sentiment": {"positive", "negative"}, "controlled-topic": {"world", "sports", "business", "science"},
+          "controlled-mrc": {"true", "false"}, "controlled-evinf": {"significantly increased", "significantly decreased", "no significant difference"}}
+every = [*solvers, "controlled-qa"]
+
+@pytest.fixture(scope="module")
+def data(): return {name: generate(name, solvers.get(name, (0, 500))[1], seed=7, split="validation") for name in every}
+
+@pytest.mark.parametrize("name", solvers)
+def test_solver_agrees(data, name):
+    solver, n, nothing = solvers[name]
+    assert check_corpus(data[name], solver, nothing) == dict(n=n, label=0, rationale=0, insufficient=0, unnecessary=0)
+
+@pytest.mark.parametrize("name", solvers)
+def test_check_notices_wrong_truth(data, name):
+    solver, _, nothing = solvers[name]
+    x = next(x for x in data[name] if x.label != nothing)
+    other = next(l for l in sorted(labels[name]) if l not in (x.label, nothing))
+    assert check_corpus([x.replace(label=other)], solver, nothing)["label"] == 1
+    poor = x.replace(gold=Gold(set(sorted(x.gold.tokens)[:-1])))
+    found = check_corpus([poor], solver, nothing)
+    assert found["rationale"] == 1
+    empty = check_corpus([x.replace(gold=Gold(set()))], solver, nothing)
+    assert empty["insufficient"] == 1 and empty["unnecessary"] == 1
+
+def test_qa_solver_agrees(data):
+    for x in data["controlled-qa"]:
+        answer, used, equal = solve_qa(x.parts)
+        assert list(answer) == x.meta["answer"] and used == x.gold.tokens and equal == x.gold.spans, x.texts
+        assert list(solve_qa(seen(x, x.gold.tokens))[0]) == x.meta["answer"]
+        assert solve_qa(hidden(x))[0] is None
+
+def test_qa_truth_is_well_formed(data):
+    for x in data["controlled-qa"]:
+        m, (s, e) = x.sizes[0], x.meta["answer"]
+        assert x.label is None and m <= s <= e < x.n_words and set(range(s, e+1)) <= x.gold.tokens
+        assert x.meta["equalities"] and {(tuple(a), tuple(b)) for a, b in x.meta["equalities"]} == x.gold.spans
+        for (a, b), (c, d) in x.meta["equalities"]: assert 0 <= a <= b < m <= c <= d < x.n_words and not (c <= s <= d)
+
+@pytest.mark.parametrize("name", every)
+def test_same_seed_same_text(name):
+    a, b = generate(name, 12, seed=3), generate(name, 5, seed=3)
+    assert [x.to_dict() for x in a[:5]] == [x.to_dict() for x in b]
+    assert a[0].texts != generate(name, 1, seed=4)[0].texts and a[0].texts != generate(name, 1, seed=3, split="train")[0].texts
+
+@pytest.mark.parametrize("name", every)
+def test_words_and_json_round_trip(data, name):
+    for x in data[name][:60]:
+        assert x.parts == Instance.from_text(x.texts).parts
+        assert Instance.from_dict(json.loads(json.dumps(x.to_dict()))).to_dict() == x.to_dict()
+
+@pytest.mark.parametrize("name", solvers)
+def test_labels_are_balanced(data, name):
+    counts = Counter(x.label for x in data[name]); n = len(data[name]); k = len(labels[name])
+    assert set(counts) == labels[name] == set(corpora.info(name)["labels"])
+    assert all(abs(c/n - 1/k) < 4*np.sqrt((k-1)/k**2/n) for c in counts.values())
+
+@pytest.mark.parametrize("name", every)
+def test_reasons_and_vocabulary(data, name):
+    counts = Counter(x.meta["reason"] for x in data[name])
+    assert len(counts) >= 5 and min(counts.values()) >= 3
+    assert 200 <= len({w.lower() for x in data[name] for w in x.words}) <= 1500
+
+def test_articles(data):
+    for name in every:
+        for x in data[name]:
+            for a, b in zip(x.words, x.words[1:]):
+                if a.lower() in ("a", "an") and b.isalpha(): assert (a.lower() == "an") == (b[0].lower() in "aeiou" or b == "honest"), f"{a} {b}"
+
+@pytest.mark.parametrize("name", ["controlled-mrc", "controlled-evinf"])
+def test_long_documents_with_a_fixed_query(data, name):
+    for x in data[name]:
+        assert 150 <= x.sizes[0] <= 300 and x.fixed == (1,) and x.gold.tokens and max(x.gold.tokens) < x.sizes[0]
+
+def test_fever_interactions(data):
+    for x in data["controlled-fever"]:
+        m = x.sizes[0]
+        inside = {i for p in x.gold.pairs for i in p}
+        assert inside <= x.gold.tokens and all((a, c) in x.gold.pairs for (a, b), (c, d) in x.gold.spans)
+        if x.meta["reason"] == "missing information": assert not x.gold.pairs and min(x.gold.tokens) >= m
+        else: assert x.gold.pairs
+
+def test_unseen_split_of_fever():
+    assert all(x.meta["unseen"] for x in generate("controlled-fever", 60, split="test_unseen"))
+    assert not any(x.meta["unseen"] for x in generate("controlled-fever", 300, split="train"))
+    assert {x.label for x in generate("controlled-fever", 60, split="test_unseen")} == labels["controlled-fever"]
+
+@pytest.mark.parametrize("name,part,limit", [("controlled-fever", 1, .45), ("controlled-mrc", 1, .62), ("controlled-evinf", 1, .45)])
+def test_one_part_does_not_tell(name, part, limit):
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.linear_model import LogisticRegression
+    train, test = generate(name, 600, split="train"), generate(name, 300)
+    vec = CountVectorizer(token_pattern=r"\S+")
+    clf = LogisticRegression(max_iter=500, C=.1).fit(vec.fit_transform([x.texts[part] for x in train]), [x.label for x in train])
+    assert np.mean(clf.predict(vec.transform([x.texts[part] for x in test])) == [x.label for x in test]) < limit
+
+@pytest.mark.parametrize("name", every)
+def test_fewer_distractors(name):
+    short, full = (np.mean([x.n_words for x in generate(name, 40, **o)]) for o in (dict(distractors=0), {}))
+    assert short < full
+    if name in solvers: assert check_corpus(generate(name, 40, distractors=0), *solvers[name][::2])["label"] == 0
+
+@pytest.mark.parametrize("name", every)
+def test_bad_input_is_refused(name):
+    with pytest.raises(ValueError, match="language.*'de'"): generate(name, 1, lang="de")
+    with pytest.raises(ValueError, match="did you mean 'distractors'"): generate(name, 1, distractor=1)
+    with pytest.raises(ValueError, match="did you mean"): generate(name+"x", 1)

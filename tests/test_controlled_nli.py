@@ -1,0 +1,191 @@
+"The controlled inference corpora: labels, rationales and alignments that can be trusted"
+import json
+import re
+
+import numpy as np
+import pytest
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+
+from xfeval.controlled import corpora, generate, held_out, nli_labels
+from xfeval.core import Instance
+from xfeval.grammar import Clause, clause_words, languages, lexicon, text_words
+from xfeval.solver import solve
+
+others = [l for l in languages if l != "en"]
+
+
+@pytest.fixture(scope="module")
+def english(): return generate("controlled-nli", 1000)
+
+
+def masked(x, keep):
+    words = [w if i in keep else "[MASK]" for i, w in enumerate(x.words)]
+    return Instance.from_words((words[:x.sizes[0]], words[x.sizes[0]:]), lang=x.lang)
+
+
+def test_first_instances_do_not_depend_on_how_many():
+    a, b = generate("controlled-nli", 5, seed=3, split="train"), generate("controlled-nli", 12, seed=3, split="train")
+    assert a == b[:5]
+    assert generate("controlled-nli", 5, seed=4, split="train") != a and generate("controlled-nli", 5, seed=3) != a
+    assert len({x.id for x in b}) == 12
+
+
+@pytest.mark.parametrize("call, message", [
+    (dict(name="controled-nli", n=1), "did you mean 'controlled-nli'"),
+    (dict(name="controlled-nli", n=1, lang="de"), "language of controlled-nli 'de'"),
+    (dict(name="controlled-xnli", n=1, lang="fi"), "language of controlled-xnli 'fi'"),
+    (dict(name="controlled-nli", n=1, split="trian"), "did you mean 'train'"),
+    (dict(name="controlled-nli", n=1, clause=1), "did you mean 'clauses'"),
+    (dict(name="controlled-nli", n=1, clauses=4), "got 4"),
+    (dict(name="controlled-nli", n=-1), "got -1"),
+    (dict(name="controlled-nli", n=2.5), "got 2.5")])
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=re.escape(message)): generate(**call)
+
+
+def test_both_corpora_are_registered():
+    assert {"controlled-nli", "controlled-xnli"} <= set(corpora)
+    assert corpora.info("controlled-xnli")["langs"] == languages
+
+
+def test_lexicons_cover_the_same_concepts():
+    sections = ("nouns", "numbers", "adjectives", "verbs", "objects", "garments", "places", "times")
+    found = {l: {(s, c) for s in sections for c in lexicon(l)[s]} for l in languages}
+    assert len(found["en"]) >= 60 and all(f == found["en"] for f in found.values())
+
+
+def test_solver_recovers_label_and_rationale_in_english(english):
+    wrong = [(x.texts, x.label, solve(x)) for x in english if solve(x) != (x.label, x.gold.tokens)]
+    assert not wrong, wrong[:3]
+
+
+@pytest.mark.parametrize("lang", others)
+def test_solver_recovers_label_and_rationale(lang):
+    wrong = [(x.texts, x.label, solve(x)) for x in generate("controlled-xnli", 300, lang=lang, seed=5) if solve(x) != (x.label, x.gold.tokens)]
+    assert not wrong, wrong[:3]
+
+
+@pytest.mark.parametrize("premise, hypothesis, label, gold", [
+    ("A man is playing the guitar, and a dog is sleeping.", "The dog is running.", "contradiction", "dog sleeping dog running"),
+    ("A man is playing the guitar, and a dog is sleeping.", "The animal is resting.", "entailment", "dog sleeping animal resting"),
+    ("An animal is sleeping.", "The dog is sleeping.", "neutral", "animal dog"),
+    ("Two dogs are sleeping.", "Three dogs are sleeping.", "contradiction", "Two dogs Three dogs"),
+    ("Two dogs are sleeping.", "Some dogs are sleeping.", "entailment", "Two dogs sleeping Some dogs sleeping"),
+    ("The dog is not sleeping.", "The dog is running.", "neutral", "dog not sleeping dog running"),
+    ("The dog is not moving.", "The dog is running.", "contradiction", "dog not moving dog running"),
+    ("A dog is chasing a cat.", "The cat is chasing the dog.", "contradiction", "dog chasing cat cat chasing dog"),
+    ("A dog is chasing a cat.", "The cat is not chasing the dog.", "entailment", "dog chasing cat cat not chasing dog"),
+    ("A black dog is sleeping in the garden.", "The dog is black.", "entailment", "black dog dog black"),
+    ("A black dog is sleeping in the garden.", "The dog is in the kitchen.", "contradiction", "dog garden dog kitchen"),
+    ("A woman is wearing a hat.", "The woman is wearing a red hat.", "neutral", "woman hat woman red hat"),
+    ("A woman is wearing a hat.", "The woman is old.", "neutral", "woman woman old")])
+def test_solver_on_sentences_by_hand(premise, hypothesis, label, gold):
+    x = Instance.from_text((premise, hypothesis))
+    found, words = solve(x)
+    assert (found, " ".join(x.words[i] for i in sorted(words))) == (label, gold)
+
+
+def test_solver_notices_a_change(english):
+    swap, seen = {"entailment": "contradiction", "contradiction": "entailment"}, 0
+    for x in english:
+        h = list(x.parts[1])
+        if x.label == "neutral" or any(x.meta["negated"]) or x.meta["reason"] not in ("restatement", "antonym") or "is" not in h or {"in", "on", "outside", "this", "today"} & set(h): continue
+        h.insert(h.index("is")+1, "not"); seen += 1
+        assert solve(Instance.from_words((list(x.parts[0]), h)))[0] == swap[x.label], x.texts
+    assert seen > 50
+
+
+@pytest.mark.parametrize("lang", languages)
+def test_rationale_is_sufficient_and_necessary(lang):
+    data = [x for x in generate("controlled-xnli", 150, lang=lang, seed=8) if x.label != "neutral"]
+    assert all(solve(masked(x, x.gold.tokens))[0] == x.label for x in data)
+    assert all(solve(masked(x, set(range(x.n_words)) - x.gold.tokens))[0] != x.label for x in data)
+
+
+@pytest.mark.parametrize("lang", languages)
+def test_translations_share_id_label_and_have_valid_links(lang):
+    en, xs = generate("controlled-xnli", 400), generate("controlled-xnli", 400, lang=lang)
+    for a, b in zip(en, xs):
+        assert (a.id, a.label, a.meta["reason"], b.lang) == (b.id, b.label, b.meta["reason"], lang)
+        m, n = a.sizes[0], b.sizes[0]
+        assert all(0 <= i < a.n_words and 0 <= j < b.n_words and (i < m) == (j < n) for i, j in b.links)
+        assert a.gold.tokens <= {i for i, _ in b.links} and b.gold.tokens <= {j for _, j in b.links}
+        assert {j for i, j in b.links if i in a.gold.tokens} >= b.gold.tokens
+        assert 6 <= n <= 30
+
+
+def test_gold_parts_agree(english):
+    for x in english:
+        g = x.gold
+        assert set(x.meta["anchor"]) | set(x.meta["deciding"]) == g.tokens and not set(x.meta["anchor"]) & set(x.meta["deciding"])
+        assert {w for p in g.pairs for w in p} <= g.tokens and g.pairs
+        for (a, b), (c, d) in g.spans: assert set(range(a, b+1)) & g.tokens and set(range(c, d+1)) & g.tokens
+        clause = next(c for c in x.meta["clauses"] if c["decides"])
+        assert all(clause["words"][0] <= i <= clause["words"][1] for i in g.tokens if i < x.sizes[0])
+        assert not {x.words[i].lower() for i in g.tokens} & {"the", "a", "an", "is", "are", "in", "on", ".", ",", "and"}
+
+
+def test_labels_are_balanced_and_reasons_many(english):
+    counts = {l: sum(x.label == l for x in english) for l in nli_labels}
+    assert min(counts.values()) > 280
+    assert len({x.meta["reason"] for x in english}) >= 10
+    assert {len(x.meta["clauses"]) for x in english} == {1, 2, 3}
+    negated = [sum(x.meta["negated"][1] for x in english if x.label == l)/counts[l] for l in nli_labels]
+    assert max(negated) - min(negated) < .1
+
+
+@pytest.mark.parametrize("lang, n", [("en", 4000), ("vi", 2000), ("tr", 2000)])
+def test_hypothesis_alone_does_not_betray_the_label(lang, n):
+    train, test = generate("controlled-xnli", n, lang=lang, split="train"), generate("controlled-xnli", n//2, lang=lang)
+    words = CountVectorizer(analyzer=lambda x: [w.lower() for w in x.parts[1]])
+    model = LogisticRegression(max_iter=500, C=.3).fit(words.fit_transform(train), [x.label for x in train])
+    assert model.score(words.transform(test), [x.label for x in test]) < .45
+
+
+def test_held_out_pairs_never_occur_in_training():
+    forms = {n: set(lexicon("en")["nouns"][n].values()) for n in ("dog", "woman", "horse")}
+    verbs = lexicon("en")["verbs"]
+    pairs = [(n, v) for n in forms for v in ("run", "walk", "swim", "jump", "sleep", "laugh", "dance") if held_out(n, v)]
+    train = generate("controlled-nli", 2000, split="train")
+    assert not any(x.meta["unseen"] for x in train)
+    for x in train:
+        for c in x.meta["clauses"]:
+            words = set(x.words[c["words"][0]:c["words"][1]+1])
+            assert not any(words & forms[n] and verbs[v] in words for n, v in pairs)
+    assert all(x.meta["unseen"] for x in generate("controlled-nli", 100, split="test_unseen"))
+    share = np.mean([x.meta["unseen"] for x in generate("controlled-nli", 500, split="test")])
+    assert .05 < share < .4
+
+
+def test_curriculum_of_one_clause():
+    xs = generate("controlled-nli", 100, split="train", clauses=1)
+    assert all(len(x.meta["clauses"]) == 1 for x in xs) and {x.label for x in xs} == set(nli_labels)
+    assert all(solve(x) == (x.label, x.gold.tokens) for x in xs)
+
+
+def test_json_round_trip():
+    for x in generate("controlled-xnli", 20, lang="zh"): assert Instance.from_dict(json.loads(json.dumps(x.to_dict()))) == x
+
+
+wrong_forms = dict(en=r"\b[Aa] [aeiou]|\b[Aa]n [^aeiou]", fr=r"\b([Ll]e|[Ll]a|[Dd]e|ne) (homme|infirmière|animal|écharpe|est|sont|orange|instrument)\b|vieux (homme|animal)\b|' ", es=r"\ba el\b|\bde el\b",
+                   de=r"\b(ein|der|kein) (\w+e )?(Frau|Katze|Kuh|Ziege|Person)\b|\b(eine|die) (\w+ )?(Hund|Mann|Fuchs)\b", zh=r"\s", vi=r"\b(con|chiếc|người) (con|chiếc|người)\b", tr=r"\bI[a-zçğıöşü]|bir (iki|üç|dört|beş)")
+
+
+@pytest.mark.parametrize("lang", languages)
+def test_no_typical_mistakes(lang):
+    for x in generate("controlled-xnli", 400, lang=lang, seed=2):
+        for t in x.texts:
+            assert not re.search(wrong_forms[lang], t), t
+            assert t[0] == t[0].upper() and t[-1] in ".。" and "  " not in t
+
+
+def test_inflection_by_hand():
+    say = lambda c, l: "".join(w if l == "zh" else w+" " for w, _ in clause_words(c, l)).strip()
+    c = Clause("farmer", kind="rel", what="push", extra="boy", neg=True, definite=True)
+    assert [say(c, l) for l in languages] == ["the farmer is not pushing the boy", "der Bauer schubst den Jungen nicht", "el granjero no empuja al niño", "le fermier ne pousse pas le garçon",
+                                              "nông dân đó không đẩy cậu bé đó", "那个农民没有在推那个男孩", "çiftçi oğlanı itmiyor"]
+    c = Clause("nurse", kind="wear", what="hat", extra="red", adj="old")
+    assert [say(c, l) for l in languages] == ["an old nurse is wearing a red hat", "eine alte Krankenschwester trägt einen roten Hut", "una enfermera vieja lleva un sombrero rojo", "une vieille infirmière porte un chapeau rouge",
+                                              "một y tá lớn tuổi đội một chiếc mũ màu đỏ", "一个年老的护士戴着一顶红色的帽子", "yaşlı bir hemşire kırmızı bir şapka takıyor"]
+    assert text_words((Clause("cow", num="two", kind="act", what="walk"),), (), "tr")[0] == ["İki", "inek", "yürüyor", "."]

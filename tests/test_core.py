@@ -1,0 +1,163 @@
+"Instances, explanations, budgets: values that round-trip and rules that hold"
+import json, pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from xfeval.core import Ask, Explanation, Gold, Instance, Registry, average, check_choice, item_words, join_words, play, seed_for, split_words, write_whole
+
+SAMPLES = ["The dog's 3.5-year-old owner didn't run… why?", "Der Junge läuft, und das Mädchen schläft.", "Köpeğin kuyruğu uzun!", "الولد يركض في الحديقة.", "लड़का दौड़ रहा है।",
+           "เด็กวิ่งในสวน", "Một người đàn ông đang chơi ghi-ta.", "一个男人在弹吉他。", "ok 👩‍👩‍👧 👍🏽 fine", "a   b\t\tc\n", "", "…!!!???", "«Où est l'homme?»", "x_y 1,000.50"]
+
+
+@pytest.mark.parametrize("text", SAMPLES)
+def test_words_cover_everything_but_white_space(text):
+    spans = split_words(text)
+    assert all(a < b for a, b in spans) and all(x[1] <= y[0] for x, y in zip(spans, spans[1:]))
+    assert "".join(text[a:b] for a, b in spans) == "".join(text.split())
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=60))
+def test_words_of_any_text(text):
+    spans = split_words(text)
+    assert all(0 <= a < b <= len(text) for a, b in spans)
+    assert "".join("".join(text[a:b] for a, b in spans).split()) == "".join(text.split())
+    x = Instance.from_text(text)
+    assert Instance.from_dict(json.loads(json.dumps(x.to_dict()))) == x
+
+
+def test_known_splits():
+    w = lambda t: [t[a:b] for a, b in split_words(t)]
+    assert w("A man, a plan.") == ["A", "man", ",", "a", "plan", "."]
+    assert w("लड़का है") == ["लड़का", "है"]
+    assert w("一个男人") == list("一个男人")
+    assert w("can't 3.5 x-ray") == ["can't", "3.5", "x-ray"]
+
+
+@pytest.mark.parametrize("words,lang,text", [("L' homme mange .".split(), "fr", "L'homme mange."), (["一个", "男人", "。"], "zh", "一个男人。"), (["He", "left", ",", "(", "alone", ")", "."], "en", "He left, (alone)."),
+                                             (["¿", "Qué", "?"], "es", "¿Qué?")])
+def test_joined_words_keep_their_offsets(words, lang, text):
+    t, offsets = join_words(words, lang)
+    assert t == text and [t[a:b] for a, b in offsets] == words
+
+
+def test_bad_words_are_refused():
+    with pytest.raises(ValueError, match="may not be empty"): join_words(["a", ""])
+    with pytest.raises(ValueError, match="one or two parts"): Instance.from_text(["a", "b", "c"])
+    with pytest.raises(ValueError, match="must be a string"): Instance.from_text([1, "b"])
+    with pytest.raises(ValueError, match="class name"): Instance.from_text("a", label=0)
+    with pytest.raises(ValueError, match="outside the 1 words"): Instance.from_text("a", gold=Gold(tokens=[4]))
+    with pytest.raises(ValueError, match="unknown fields"): Instance.from_dict(dict(texts=["a"], offsets=[[[0, 1]]], colour="red"))
+
+
+def pair(m=4, n=3): return Instance.from_words([[f"a{i}" for i in range(m)], [f"b{i}" for i in range(n)]], id="x")
+
+
+def test_values_are_immutable_and_hashable():
+    x, e = pair(), Explanation.from_scores(pair(), np.arange(7.))
+    with pytest.raises(AttributeError): x.label = "y"
+    with pytest.raises(AttributeError): e.kind = "pair"
+    with pytest.raises(ValueError): e.scores[0] = 9
+    with pytest.raises(TypeError): e.options["a"] = 1
+    assert len({x, pair()}) == 1 and hash(e) == hash(Explanation.from_scores(pair(), np.arange(7.)))
+
+
+def test_ties_and_noise_below_a_millionth():
+    e = Explanation(pair(), "pair", [(2, 5), (0, 6), (0, 4)], [.5, .5 + 3e-7, .5 - 3e-7])
+    assert e.items == ((0, 4), (0, 6), (2, 5))
+    s = Explanation(pair(), "span", [((1, 2), (4, 4)), ((0, 0), (5, 6))], [-0., 0.])
+    assert s.items[0] == ((0, 0), (5, 6))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.floats(-5, 5), min_size=12, max_size=12), st.permutations(range(12)))
+def test_order_of_input_does_not_matter(scores, order):
+    items = [(p, q) for p in range(4) for q in range(4, 7)]
+    a = Explanation(pair(), "pair", items, scores)
+    b = Explanation(pair(), "pair", [items[i] for i in order], [scores[i] for i in order])
+    assert a == b and Explanation.from_dict(json.loads(json.dumps(a.to_dict()))) == a
+
+
+def test_budgets_of_the_spec():
+    s = Explanation(pair(), "span", [((0, 1), (4, 4)), ((2, 2), (4, 4)), ((3, 3), (5, 5))], [.9, .8, .7])
+    p = Explanation(pair(), "pair", [(0, 4), (2, 6), (1, 4)], [.9, .8, .7])
+    assert [s.theta(k) for k in (1, 2, 3)] == [3, 4, 6]
+    assert {r: set(p.take(3, r)) for r in ("floor", "ceil", "truncate")} == dict(floor={0, 4}, ceil={0, 2, 4, 6}, truncate={0, 2, 4})
+    assert s.T(0) == frozenset() and s.T(99) == frozenset(range(6))
+    with pytest.raises(ValueError, match="negative"): s.T(-1)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 12), st.integers(0, 10**6), st.sampled_from(["truncate", "floor", "ceil"]))
+def test_budgets_hold_for_any_pairs(theta, seed, rule):
+    rng = np.random.default_rng(seed)
+    items = [(p, q) for p in range(4) for q in range(4, 7)]
+    e = Explanation(pair(), "pair", items, rng.normal(size=12))
+    got = e.take(theta, rule)
+    assert len(set(got)) == len(got)
+    if rule == "truncate": assert len(got) == min(theta, 7) and list(got) == list(e.ranking())[:len(got)]
+    if rule == "floor": assert len(got) <= theta
+    if rule == "ceil": assert min(theta, 7) <= len(got) <= theta + 1
+
+
+def test_flattening_gives_a_word_its_best_item():
+    s = Explanation(pair(), "span", [((0, 1), (4, 4)), ((2, 2), (4, 4))], [.9, .5])
+    assert dict(s.flat()) == {0: .9, 1: .9, 4: .9, 2: .5}
+    assert s.matrix()[0, 0] == .9 and s.matrix()[2, 0] == .5 and s.matrix()[3, 2] == 0
+    assert item_words(((0, 1), (4, 5)), "span") == (0, 1, 4, 5)
+
+
+def test_scores_from_elsewhere():
+    x = Instance.from_text("unbelievable film")
+    e = Explanation.from_scores(x, [9., .2, .3, .1, 9.], offsets=[(0, 0, 0), (0, 0, 2), (0, 2, 12), (0, 13, 17), (0, 0, 0)])
+    np.testing.assert_allclose(e.vector(), [.5, .1])
+    with pytest.raises(ValueError, match="not a finite number"): Explanation.from_scores(x, [1., float("inf")])
+    with pytest.raises(ValueError, match="2 words"): Explanation.from_scores(x, [1.])
+    with pytest.raises(ValueError, match="shape"): Explanation.from_scores(pair(), np.ones((2, 2)), kind="pair")
+    with pytest.raises(ValueError, match="need two parts"): Explanation(x, "pair", [(0, 1)], [1.])
+
+
+def test_average_over_seeds():
+    es = [Explanation.from_scores(pair(), np.random.default_rng(s).normal(size=7)) for s in range(5)]
+    np.testing.assert_allclose(average(es).vector(), np.mean([e.vector() for e in es], 0))
+    with pytest.raises(ValueError, match="one instance"): average([es[0], Explanation.from_scores(pair(2, 2), np.ones(4))])
+
+
+def test_fixed_parts_are_not_explained():
+    x = Instance.from_words([["a", "b"], ["q"]], fixed=(1,))
+    assert x.explained.tolist() == [0, 1] and Explanation.from_scores(x, [.1, .2]).items == (1, 0)
+
+
+def test_registry_and_choices():
+    r = Registry("thing")
+    r("one", colour="red")(lambda: 1)
+    assert r["one"]() == 1 and r.table().colour[0] == "red" and len(r) == 1
+    with pytest.raises(ValueError, match="did you mean 'one'"): r["ones"]
+    with pytest.raises(ValueError, match="allowed are a, b"): check_choice("zzz", ["a", "b"], "letter")
+
+
+def test_files_are_whole_or_absent(tmp_path, monkeypatch):
+    write_whole(tmp_path/"a", "old")
+    monkeypatch.setattr("os.replace", lambda *a: (_ for _ in ()).throw(OSError("disk")))
+    with pytest.raises(OSError): write_whole(tmp_path/"a", "new")
+    assert (tmp_path/"a").read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_seeds_belong_to_names():
+    assert seed_for(0, "demo-001", "shapley") == seed_for(0, "demo-001", "shapley") != seed_for(1, "demo-001", "shapley")
+
+
+def test_play_and_ask():
+    def gen():
+        v = yield np.eye(2, dtype=bool)
+        return v.sum()
+    assert play(gen(), lambda Z: Z @ [1., 2.]) == 3.
+    with pytest.raises(ValueError, match="boolean"): Ask(np.ones((1, 2)))
+    with pytest.raises(ValueError, match=r"\[0, 1\]"): Ask(np.full((1, 2), 2.), absent="soft_bernoulli")
+
+
+def test_instances_travel_between_processes():
+    x = pair().replace(meta=dict(a=1), gold=Gold(tokens=[0]))
+    assert pickle.loads(pickle.dumps(x)) == x
