@@ -11,7 +11,7 @@ def __getattr__(name):
     "Import a public name when it is first used, so that `import xfeval` costs nothing"
     if name not in _places: raise AttributeError(f"module 'xfeval' has no attribute {name!r}")
     from importlib import import_module
-    if name == "Explanation": import_module("xfeval.pictures")
+    if name in ("Explanation", "Instance", "explain", "load_data"): import_module("xfeval.pictures") # gives explanations their `show`
     value = getattr(import_module(f"xfeval.{_places[name]}"), name)
     globals()[name] = value
     return value

@@ -29,9 +29,9 @@ def only_gold(x:Instance) -> Instance|None: # None where one part has no gold wo
     if not all(parts): return None
     return Instance.from_words(parts, x.label, x.lang, f"{x.id}/gold", gold=Gold(tokens=range(sum(map(len, parts)))), fixed=x.fixed)
 
-# %% ../nbs/12_embedded.ipynb #4c1f75b0
+# %% ../nbs/12_embedded.ipynb #414b9954
 _nli = dict(corpus="controlled-nli", labels=("entailment", "neutral", "contradiction"), layers=3, width=128, heads=4, max_length=80,
-            stages=(dict(n=80_000, only_gold=True, options=dict(clauses=1), batch=64), dict(n=80_000, options=dict(clauses=1)), dict(n=120_000)))
+            stages=(dict(n=120_000, only_gold=True, options=dict(clauses=1), batch=64), dict(n=120_000, options=dict(clauses=1)), dict(n=160_000)))
 _xnli = dict(_nli, corpus="controlled-xnli", langs=("en", "de", "es", "fr", "vi", "zh", "tr"))
 _fever = dict(corpus="controlled-fever", labels=("supports", "not enough info", "refutes"), layers=3, width=128, heads=4, max_length=128,
               stages=(dict(n=80_000, only_gold=True, options=dict(distractors=0), batch=64), dict(n=60_000, options=dict(distractors=0)), dict(n=100_000)))
@@ -60,7 +60,7 @@ def train_embedded(name:str,      # one of `recipes`
     dev = stage_data(r, len(r["stages"]) - 1, seed, "validation", 600)
     clf = new_tiny(r["arch"], sorted({t for xs in data for x in xs for t in x.texts}), list(r["labels"]), layers=r["layers"], width=r["width"], heads=r["heads"], max_length=r["max_length"], init="matching", seed=seed, name=name)
     for k, (s, xs) in enumerate(zip(r["stages"], data)):
-        rec = fit(clf, xs, dev, lr=s.get("lr", 1e-3), batch=s.get("batch", 48), seed=seed_for(seed, name, k) % 2**31, mask_augment=None if s.get("only_gold") else .2, eval_every=10**9)
+        rec = fit(clf, xs, dev, lr=s.get("lr", 1e-3), batch=s.get("batch", 48), seed=seed_for(seed, name, k) % 2**31, mask_augment=None if s.get("only_gold") else .2, rationale=0. if s.get("only_gold") else 1., eval_every=10**9)
         say(f"{name} stage {k}: {rec['history'][-1]}")
     clf.card = dict(clf.card, name=name, recipe=json.loads(json.dumps(r)), seed=seed, made_by=f"python -m xfeval.embedded {name}")
     return clf

@@ -286,7 +286,7 @@ def _assemble(self:Classifier, x, subs): # special tokens around the parts, cut 
     players = seen if not x.fixed else seen[~np.isin(x.part_of[seen], x.fixed)]
     return Encoded(np.array(ids), np.array(types), word, players, every - len(seen), x, _slots(word, players, x.n_words))
 
-# %% ../nbs/10_models.ipynb #1fa5681c
+# %% ../nbs/10_models.ipynb #f164b498
 _specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 def new_tokenizer(texts,  # an iterable of texts that the vocabulary must cover
@@ -360,7 +360,12 @@ def _match_init(model, norm=1.5): # shared query and key, output projection = tr
             m.c_attn.weight.copy_(torch.cat([a, a, b], 1)); m.c_proj.weight.copy_(b.T)
     e = model.get_input_embeddings().weight; e.normal_(std=norm/e.shape[1]**.5)
     for name, p in model.named_parameters():
-        if re.search(r"position_embeddings|embed_positions|wpe|token_type", name): p.normal_(std=.02)
+        if "token_type" in name: p.normal_(std=.02)
+        elif re.search("position_embeddings|embed_positions|wpe", name): p.copy_(_waves(*p.shape)*.05)
+
+def _waves(n, width): # sines and cosines of falling frequency, so that neighbours look alike
+    a = torch.arange(n)[:, None]/200.**(torch.arange(width//2)[None]*2/width); w = torch.cat([a.sin(), a.cos()], 1)
+    return w - w.mean(0)
 
 @torch.no_grad()
 def _lively_init(model): # every linear map keeps the size of what it gets

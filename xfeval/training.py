@@ -71,7 +71,7 @@ def augment(rng,     # numpy generator
     keep = np.select([w == 0, w == 1, w == 2, w == 3], [gold, gold | some, ~gold, some], True)
     return keep, (gold & ~keep).any(1)
 
-# %% ../nbs/10a_training.ipynb #39a1fd5f
+# %% ../nbs/10a_training.ipynb #0c14acdf
 def _windows(rng, lengths, batch, window): # index arrays of similar length
     order = rng.permutation(len(lengths)); out = []
     for s in range(0, len(order), batch*window):
@@ -108,11 +108,23 @@ def _frozen(model, freeze): # switch gradients off by name
         if not hit: raise ValueError(f"freeze pattern {pattern!r} fits no parameter; names look like {', '.join(n for n, _ in list(model.named_parameters())[:3])}")
         for p in hit: p.requires_grad_(False)
 
-def _optimiser(model, lr, weight_decay): # no decay for biases and norms
-    ps = [p for p in model.parameters() if p.requires_grad]
+class _Finder: # a read-out of a middle layer that must tell the gold words; thrown away after training
+    def __init__(self, clf, weight, seed):
+        k, d = len(clf.layers), clf.model.get_input_embeddings().embedding_dim; at = k//2-1 if clf.family == "encoder-decoder" else max(0, k-2)
+        self.weight, self.states, self.read = weight, None, nn.Linear(d, 1).to(clf.device)
+        nn.init.normal_(self.read.weight, std=.02, generator=torch.Generator().manual_seed(seed)); nn.init.zeros_(self.read.bias)
+        self.hook = clf.layers[at].register_forward_hook(lambda m, a, r: setattr(self, "states", r[0] if isinstance(r, tuple) else r))
+    def loss(self, t, ix, b, keep):
+        at = np.where(b.slot < 0, t.gold.shape[1], b.slot); flag = lambda v: np.take_along_axis(np.pad(v, ((0, 0), (0, 1))), at, 1)
+        on = torch.as_tensor((b.slot >= 0) & t.known[ix][:, None] & (flag(keep) if keep is not None else True), device=self.states.device)
+        if not on.any(): return 0.
+        return self.weight*nn.functional.binary_cross_entropy_with_logits(self.read(self.states)[..., 0][on], torch.as_tensor(flag(t.gold[ix]), device=on.device)[on].float())
+
+def _optimiser(model, lr, weight_decay, finder=None): # no decay for biases and norms
+    ps = [p for p in model.parameters() if p.requires_grad] + (list(finder.read.parameters()) if finder is not None else [])
     return torch.optim.AdamW([dict(params=[p for p in ps if p.ndim > 1], weight_decay=weight_decay), dict(params=[p for p in ps if p.ndim < 2], weight_decay=0.)], lr=lr, fused=True), ps
 
-# %% ../nbs/10a_training.ipynb #3cd2bdc4
+# %% ../nbs/10a_training.ipynb #048e86fd
 def fit(clf:Classifier,       # what to train, changed in place
         train,                # labelled instances, or a list of stages, each a list of instances
         dev=None,             # instances to measure accuracy on
@@ -120,6 +132,7 @@ def fit(clf:Classifier,       # what to train, changed in place
         freeze=(),            # patterns of parameter names that stay as they are
         mask_augment=None,    # share of rows with masked words, or a dictionary of shares
         absent=("mask",),     # what masked words look like, drawn per batch: mask, pad, delete, zero_embedding
+        rationale:float=0.,   # weight of a second task during training: tell the gold words from a middle layer
         early_stopping:int|None=None, # stop after so many measurements without a new best
         eval_every:int|None=None,     # steps between measurements; default: an epoch
         weight_decay:float=.01, warmup:float=.1, clip:float=1., window:int=50,
@@ -133,7 +146,8 @@ def fit(clf:Classifier,       # what to train, changed in place
     for a in absent: clf._check_absent(a)
     tables = [tabulate(clf, s) for s in stages]; held = None if dev is None else tabulate(clf, dev)
     if sum(share.values()) and not any(t.known.any() for t in tables): raise ValueError("mask_augment needs gold words, and no training instance has any")
-    _frozen(clf.model, freeze); rng = np.random.default_rng(seed); opt, ps = _optimiser(clf.model, lr, weight_decay)
+    if rationale and not any(t.known.any() for t in tables): raise ValueError("rationale needs gold words, and no training instance has any")
+    _frozen(clf.model, freeze); rng = np.random.default_rng(seed); finder = _Finder(clf, rationale, seed) if rationale else None; opt, ps = _optimiser(clf.model, lr, weight_decay, finder)
     todo = [(t, ix) for t in tables for _ in range(epochs) for ix in _windows(rng, t.lengths, batch, window)]; every = eval_every or -(-len(todo)//(epochs*len(tables)))
     sched = torch.optim.lr_scheduler.OneCycleLR(opt, lr, total_steps=len(todo)+1, pct_start=warmup)
     start, rows, history, losses, best, steps = time.time(), clf.rows, [], [], (-1., 0, None), 0
@@ -141,7 +155,7 @@ def fit(clf:Classifier,       # what to train, changed in place
         torch.manual_seed(seed); clf.model.train()
         try:
             for steps, (t, ix) in enumerate(_bar(todo, progress), 1):
-                losses.append(_step(clf, t, ix, rng, share, absent, opt, ps, clip)); sched.step()
+                losses.append(_step(clf, t, ix, rng, share, absent, opt, ps, clip, finder)); sched.step()
                 if steps % every and steps != len(todo): continue
                 history.append(dict(step=steps, loss=round(float(np.mean(losses)), 5))); losses = []
                 if held is None: continue
@@ -149,20 +163,23 @@ def fit(clf:Classifier,       # what to train, changed in place
                 if early_stopping is None: continue
                 if a > best[0]: best = (a, len(history), {k: v.detach().clone() for k, v in clf.model.state_dict().items()})
                 elif len(history) - best[1] >= early_stopping: break
-        finally: clf.model.eval(); clf.rows = rows; [p.requires_grad_(True) for p in clf.model.parameters()]
+        finally:
+            if finder is not None: finder.hook.remove()
+            clf.model.eval(); clf.rows = rows; [p.requires_grad_(True) for p in clf.model.parameters()]
     if best[2] is not None: clf.model.load_state_dict(best[2])
     import transformers
-    record = dict(n_train=[len(t) for t in tables], n_dev=0 if held is None else len(held), epochs=epochs, lr=lr, batch=batch, seed=seed, freeze=list(freeze), mask_augment=share if sum(share.values()) else None, absent=list(absent),
+    record = dict(n_train=[len(t) for t in tables], n_dev=0 if held is None else len(held), epochs=epochs, lr=lr, batch=batch, seed=seed, freeze=list(freeze), mask_augment=share if sum(share.values()) else None, absent=list(absent), rationale=rationale,
                   early_stopping=early_stopping, weight_decay=weight_decay, warmup=warmup, clip=clip, steps=steps, history=history, best_step=history[best[1]-1]["step"] if best[2] is not None else steps,
                   data=fingerprint([[x.fingerprint, x.label] for s in stages for x in s]), weights=clf.fingerprint, seconds=round(time.time()-start, 1), torch=torch.__version__, transformers=transformers.__version__)
     clf.card = dict(getattr(clf, "card", {}), training=[*getattr(clf, "card", {}).get("training", []), record])
     return record
 
-def _step(clf, t, ix, rng, share, absent, opt, ps, clip): # one batch; returns the loss
+def _step(clf, t, ix, rng, share, absent, opt, ps, clip, finder=None): # one batch; returns the loss
     C = len(clf.labels); target = np.eye(C, dtype=np.float32)[t.labels[ix]]; keep, how = None, absent[0]
     if sum(share.values()):
         keep, uniform = augment(rng, t.gold[ix], t.known[ix], share); target[uniform] = 1/C; how = absent[int(rng.integers(len(absent)))]
-    loss = nn.functional.cross_entropy(clf.forward(_slice(clf, t, ix, keep, how)).float(), torch.as_tensor(target, device=clf.device))
+    b = _slice(clf, t, ix, keep, how); loss = nn.functional.cross_entropy(clf.forward(b).float(), torch.as_tensor(target, device=clf.device))
+    if finder is not None: loss = loss + finder.loss(t, ix, b, keep)
     if not torch.isfinite(loss): raise ValueError(f"the loss became {loss.item()}: lower the rate of {opt.param_groups[0]['lr']:.1e}")
     opt.zero_grad(set_to_none=True); loss.backward(); nn.utils.clip_grad_norm_(ps, clip); opt.step()
     return loss.item()

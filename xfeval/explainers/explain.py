@@ -96,7 +96,7 @@ def find_spans(w, part_of, words, random, seed, options) -> tuple: # {span pair:
     if random: return _spans.random_spans(part_of, seed, words=words), ()
     return _spans.span_scores(w, part_of, words=words, **options)
 
-# %% ../../nbs/24_explain.ipynb #38800fe3
+# %% ../../nbs/24_explain.ipynb #0d0c982d
 kinds_of_call = ("token", "pair", "span", "combined")
 
 def explain(clf,                  # a `Classifier`
@@ -105,7 +105,7 @@ def explain(clf,                  # a `Classifier`
             kind="token",         # token, pair, span or combined, or several
             target=None,          # class name (one for all, or one each), "gold", or None: the predicted class
             output:str|None=None, # what is explained: prob_top, logit_top, log_prob_top or neg_loss; None: as the method's paper
-            absent:str|None=None, # how absent words look: mask, pad, delete or zero_embedding; None: as the method's paper
+            absent:str|None=None, # how absent words look: mask, pad, delete or zero_embedding; None: as the method's paper (mask where the model is only a function)
             seed:int=0, engine:Engine|None=None,
             span:Mapping|None=None, # options of the span search, see `span_options`
             **options) -> list: # one `Explanation` per instance (and method and kind, in that order)
@@ -135,7 +135,7 @@ def _check_call(clf, data, m, k, output, absent, options, many):
         for x in data:
             if len(x.sizes) < 2: raise ValueError(f"{k} explanations need two parts, instance {x.id!r} has one")
 
-# %% ../../nbs/24_explain.ipynb #398512c5
+# %% ../../nbs/24_explain.ipynb #4f0c22a3
 def _scores(clf, data, plan, target, output, absent, seed, engine, options):
     "Raw scores (word vectors or directed matrices) of every method and base kind, all games in one pool"
     need = dict.fromkeys((m, _base_kind(k)) for m, k in plan)
@@ -146,9 +146,10 @@ def _scores(clf, data, plan, target, output, absent, seed, engine, options):
         info, fn = methods[k].info(m), methods[k][m]; o = output or info["output"]; mine = {a: b for a, b in options.items() if a in options_of(fn)}
         ts = target_indices(clf, data, target, o, engine); rngs = [np.random.default_rng(seed_for(seed, x.id, m)) for x in data]
         if info["style"] == "game":
+            a = absent or ("mask" if clf.family == "function" and info["absent"] not in ("mask", "delete") else info["absent"])
             for i, x in enumerate(data):
-                jobs.append(Job(x, lambda n, fn=fn, r=rngs[i], mine=mine: fn(n, r, **mine), o, absent or info["absent"], int(ts[i]))); where.append((m, k, i))
-            out[m, k] = [dict(target=int(t), options=dict(mine, output=o, absent=absent or info["absent"], seed=seed)) for t in ts]
+                jobs.append(Job(x, lambda n, fn=fn, r=rngs[i], mine=mine: fn(n, r, **mine), o, a, int(ts[i]))); where.append((m, k, i))
+            out[m, k] = [dict(target=int(t), options=dict(mine, output=o, absent=a, seed=seed)) for t in ts]
         else:
             start, rows = time.perf_counter(), clf.rows
             res = fn(clf, encs, ts, o, rngs, **mine) if data else []

@@ -1,0 +1,239 @@
+"Explanations of all kinds on real architectures: equal to peers, complete, independent of the batch, and free of the reference code's bugs"
+import json, warnings
+
+import numpy as np
+import pytest
+import torch
+
+from xfeval.core import Explanation, Instance
+from xfeval.engine import Engine, Job, engine_for
+from xfeval.explainers import attention as att, gradients as grads
+from xfeval.explainers.base import methods, options_of
+from xfeval.explainers.explain import explain, from_captum, from_ferret, from_shap, from_tokens, list_methods
+from xfeval.models import Classifier, new_tiny, value_of
+
+LABELS = ["entailment", "neutral", "contradiction"]
+TEXTS = [["A man plays the guitar in a park .", "A person makes music ."], ["Two dogs run .", "Animals sleep in the old house ."], ["Dogs sleep .", "Dogs sleep ."]]
+DATA = [Instance.from_text(t, id=str(i), label="neutral") for i, t in enumerate(TEXTS)]
+ARCHS = ["bert", "bart", "gpt2"]
+QUICK = dict(budget=60, samples=12, steps=6)
+
+
+@pytest.fixture(scope="module", params=ARCHS)
+def clf(request): return new_tiny(request.param, sum(TEXTS, []), LABELS, init="lively", seed=3)
+
+
+@pytest.fixture(scope="module")
+def bert(): return new_tiny("bert", sum(TEXTS, []), LABELS, init="lively", seed=3)
+
+
+def quick(m, kind): return {k: v for k, v in QUICK.items() if k in options_of(methods["token" if kind == "token" else "pair"][m])}
+
+
+@pytest.mark.parametrize("kind", ["token", "pair"])
+def test_batch_equals_single_for_every_method(clf, kind):
+    for m in methods[kind]:
+        if m == "exact_shapley": continue
+        together = explain(clf, DATA, m, kind, engine=Engine(clf), **quick(m, kind))
+        alone = [explain(clf, x, m, kind, engine=Engine(clf), **quick(m, kind))[0] for x in reversed(DATA)][::-1]
+        for a, b in zip(together, alone):
+            d = dict(b)
+            assert set(a.items) == set(b.items) and max(abs(s - d[i]) for i, s in a) < 1e-5, (clf.name, m)
+
+
+def test_every_method_gives_every_kind_it_claims(clf):
+    for k in ("span", "combined"):
+        for m in ("shapley", "attention", "integrated_gradients", "random"):
+            ex = explain(clf, DATA, m, k, **quick(m, k))
+            assert len(ex) == 3 and all(len(e) > 0 for e in ex)
+    e = explain(clf, DATA[0], "shapley", "span", budget=60)[0]
+    assert e.kind == "span" and e.base == "shapley" and e.forwards > 0 and e.target in LABELS
+
+
+def ends(clf, x, target, output="prob_top"):
+    def gen(n): return (yield np.vstack([np.ones(n, bool), np.zeros(n, bool)]))
+    v = Engine(clf).run([Job(x, gen, output, target=target)])[0]
+    return v[0] - v[1]
+
+
+def test_shapley_is_complete(clf):
+    for x, e in zip(DATA, explain(clf, DATA, "shapley", budget=100)):
+        assert abs(e.scores.sum() - ends(clf, x, clf.index(e.target))) < 1e-5
+
+
+@pytest.mark.parametrize("output", ["prob_top", "logit_top", "neg_loss"])
+def test_integrated_gradients_are_complete(clf, output):
+    encs = clf.encode_all(DATA); t = clf.predict(DATA).argmax(1)
+    for a in grads.integrated_gradients(clf, encs, t, output, None, steps=200): assert abs(a.facts["delta"]) < 5e-3
+
+
+def test_conductance_is_complete(clf):
+    encs = clf.encode_all(DATA); t = clf.predict(DATA).argmax(1)
+    layers = range(len(clf.layers)//2) if clf.family == "encoder-decoder" else range(len(clf.layers))
+    _, deltas = grads.conductance(clf, encs, t, "logit_top", steps=200, layers=[layers[-1]])
+    if clf.family != "encoder-decoder": assert max(abs(d[0]) for d in deltas) < .05, "all paths run through a layer of an encoder or decoder"
+
+
+def test_conductance_equals_captum_at_many_steps(bert):
+    from captum.attr import LayerConductance
+    enc = bert.encode(DATA[0]); t = int(bert.predict([DATA[0]]).argmax())
+    b = bert.batch([enc]); view = bert.as_module(b, "logit_top", np.array([t]))
+    E, B = (torch.tensor(v[0])[None] for v in (bert.embeddings([enc]), bert.baselines([enc], "pad")))
+    theirs = LayerConductance(view, bert.layers[0]).attribute(E, B, n_steps=300, method="riemann_middle")
+    theirs = (theirs[0] if isinstance(theirs, tuple) else theirs)[0].sum(-1).detach().numpy()
+    ours, _ = grads.conductance(bert, [enc], [t], "logit_top", steps=300, layers=[0])
+    np.testing.assert_allclose(ours[0][0], theirs, atol=5e-3)
+
+
+def test_integrated_gradients_equal_captum(clf):
+    from captum.attr import IntegratedGradients
+    encs = clf.encode_all(DATA); t = clf.predict(DATA).argmax(1)
+    ours = grads.integrated_gradients(clf, encs, t, "logit_top", None, steps=20)
+    for i, e in enumerate(encs):
+        view = clf.as_module(clf.batch([e]), "logit_top", t[[i]])
+        E, B = (torch.tensor(v[0])[None] for v in (clf.embeddings([e]), clf.baselines([e], "pad")))
+        theirs = IntegratedGradients(view).attribute(E, B, n_steps=20)[0].detach().numpy().sum(-1)
+        np.testing.assert_allclose(ours[i].scores, clf.to_words(e, theirs), atol=1e-4)
+
+
+def test_saliency_equals_captum(clf):
+    from captum.attr import Saliency
+    e = clf.encode(DATA[0]); t = clf.predict([DATA[0]]).argmax(1)
+    E = torch.tensor(clf.embeddings([e])[0])[None].requires_grad_()
+    theirs = Saliency(clf.as_module(clf.batch([e]), "logit_top", t)).attribute(E)[0].detach().numpy()
+    np.testing.assert_allclose(explain(clf, DATA[0], "saliency", aggregation="l2")[0].vector(), clf.to_words(e, np.sqrt((theirs**2).sum(-1))), atol=1e-5)
+
+
+def test_shapley_sampling_equals_captum(bert):
+    from captum.attr import ShapleyValueSampling
+    x = DATA[1]; n = x.n_words; t = int(bert.predict([x]).argmax()); enc = bert.encode(x)
+    perms = np.array([np.random.default_rng(s).permutation(n) for s in range(4)])
+    def f(z): return torch.tensor(value_of(bert.logits([enc]*len(z), z.bool().numpy(), "pad"), "prob_top", t))
+    s = ShapleyValueSampling(f); s.permutation_generator = lambda *a: (p.tolist() for p in perms)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore"); theirs = s.attribute(torch.ones(1, n), torch.zeros(1, n), n_samples=4)[0].numpy()
+    np.testing.assert_allclose(explain(bert, x, "shapley_sampling", permutations=perms)[0].vector(), theirs, atol=1e-5)
+
+
+def test_kernel_shap_equals_shap_and_exact_when_enumerated(bert):
+    import shap
+    x = Instance.from_text(["Two dogs run", "Animals sleep"], id="short"); t = int(bert.predict([x]).argmax()); enc = bert.encode(x)
+    f = lambda z: value_of(bert.logits([enc]*len(z), np.asarray(z).astype(bool), "mask"), "prob_top", t)
+    theirs = shap.KernelExplainer(f, np.zeros((1, 5))).shap_values(np.ones((1, 5)), nsamples=30, silent=True)[0]
+    ours = explain(bert, x, "shapley")[0].vector()
+    np.testing.assert_allclose(ours, explain(bert, x, "exact_shapley")[0].vector(), atol=1e-6)
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+def test_interaction_index_equals_shapiq(bert):
+    import shapiq
+    x = Instance.from_text(["Two dogs run", "Animals sleep"], id="short"); t = int(bert.predict([x]).argmax()); enc = bert.encode(x)
+    game = lambda z: value_of(bert.logits([enc]*len(z), np.asarray(z).astype(bool), "mask"), "prob_top", t)
+    theirs = shapiq.ExactComputer(game=game, n_players=5)("SII", order=2)
+    for (p, q), s in explain(bert, x, "shapley_interaction", "pair")[0]: assert abs(s - theirs[(p, q)]) < 1e-5
+
+
+def test_positions_and_types_are_added_once(bert):
+    "BUG-31: the output of the embedding layer fed back as input applies positions, types and layer norm twice"
+    e = bert.encode(DATA[0]); b = bert.batch([e])
+    assert torch.allclose(bert.embed(b)[0], bert.model.get_input_embeddings()(b.ids)[0])
+    z = bert.as_module(b, "probs")(bert.embed(b)).detach().numpy()
+    np.testing.assert_allclose(z, bert.predict([DATA[0]]), atol=1e-5)
+
+
+def test_repeated_words_have_their_own_gradients(bert):
+    "BUG-23: gradients gathered by token id are summed over all occurrences"
+    x = Instance.from_text(["dogs run dogs sleep", "dogs"], id="r")
+    v = explain(bert, x, "saliency", aggregation="l2")[0].vector()
+    assert len({round(v[i], 5) for i in (0, 2, 4)}) == 3
+
+
+def test_head_choice_reads_the_state_after_the_last_layer(bert):
+    "BUG-01, BUG-02, BUG-03: wrong layer, transposed product, bias added"
+    e = bert.encode(DATA[0]); got = []
+    h = bert.layers[-1].register_forward_hook(lambda m, a, r: got.append((r[0] if isinstance(r, tuple) else r)[0, 0].detach().numpy()))
+    bert.logits([e]); h.remove()
+    np.testing.assert_allclose(bert.head_state([e])[0], got[0], atol=1e-5)
+    W = (bert.model.classifier.weight @ bert.model.bert.pooler.dense.weight).detach().numpy()
+    np.testing.assert_allclose(bert.head_weight(), W, atol=1e-5)
+    np.testing.assert_allclose(att.head_scores([1, -2, 3, -1], [.5, .2, -.1, -.6], 2), [.3, .5])
+    heads = att.choose_heads(bert, [e], [1], 4, "classifier", None)
+    assert heads[0] == np.argmax(att.head_scores(got[0], W[1], 4)), "the most important head, not the least (BUG-04)"
+
+
+def test_scaled_attention_uses_the_gradient(bert):
+    "BUG-22: attention multiplied by itself"
+    e = bert.encode(DATA[0]); (A, G), = att.attention_gradients(bert, [e], [0], "logit_top")
+    eps, base = 1e-3, bert.logits([e])[0, 0]
+    def bump(l, p, kind):
+        if l == len(bert.layers)-1: q = p.clone(); q[:, 1, 0, 2] += eps; return q
+    with bert.hooked_attention(bump): up = bert.logits([e])[0, 0]
+    assert abs((up - base)/eps - G[1, 0, 2]) < 5e-2
+    np.testing.assert_allclose(A, bert.attentions([e])[0][-1], atol=1e-5)
+
+
+def test_attention_attribution_is_complete_per_layer(clf):
+    encs = clf.encode_all(DATA[:2]); t = clf.predict(DATA[:2]).argmax(1)
+    _, gaps = att.attention_attribution(clf, encs, t, "logit_top", steps=100, layers=[0])
+    assert max(gaps) < .02
+
+
+def test_edges_one_word_repeated_truncated_equal(clf):
+    one = Instance.from_text(["dogs", ""], id="one")
+    assert len(explain(clf, one, "shapley")[0]) == 1 and explain(clf, one, "shapley", "span")[0].items == ()
+    assert any("no span pairs" in n for n in explain(clf, one, "shapley", "span")[0].notes)
+    long = Instance.from_text(["dogs run " * 60, "A man ."], id="long")
+    e = explain(clf, long, "saliency")[0]
+    assert len(e) == len(clf.encode(long).players) < long.n_words and any("did not fit" in n for n in e.notes)
+    empty = Instance.from_text(["", ""], id="empty")
+    assert explain(clf, empty, "occlusion")[0].items == ()
+
+
+def test_nan_is_an_error_not_a_score():
+    model = new_tiny("bert", sum(TEXTS, []), LABELS, init="lively", seed=4)
+    with torch.no_grad(): model.model.classifier.weight[0, 0] = float("nan")
+    with pytest.raises(ValueError, match="nan"): explain(model, DATA[0], "occlusion")
+    with pytest.raises(ValueError, match="not a number"): explain(model, DATA[0], "saliency", target="neutral")
+
+
+def test_targets_and_outputs(bert):
+    a = explain(bert, DATA, "occlusion", target="entailment"); b = explain(bert, DATA, "occlusion", target=["entailment"]*3)
+    assert a == b or [e.scores.tolist() for e in a] == [e.scores.tolist() for e in b]
+    assert {e.target for e in explain(bert, DATA, "occlusion", output="neg_loss")} == {"neutral"}
+    with pytest.raises(ValueError, match="did you mean 'entailment'"): explain(bert, DATA, target="entailmen")
+    with pytest.raises(ValueError, match="2 targets for 3"): explain(bert, DATA, target=["neutral", "neutral"])
+    with pytest.raises(ValueError, match="has no label"): explain(bert, DATA[0].replace(label=None), "occlusion", output="neg_loss")
+
+
+def test_refusals_come_first(bert):
+    for bad, match in [(dict(method="shaply"), "did you mean 'shapley'"), (dict(kind="spans"), "did you mean 'span'"), (dict(absent="masc"), "did you mean 'mask'"), (dict(output="prob"), "prob_top"),
+                       (dict(method="lime", kind="pair"), "has no pair form"), (dict(method="saliency", stepz=3), "stepz"), (dict(kind="span", span=dict(serch="x")), "serch|search")]:
+        with pytest.raises(ValueError, match=match): explain(bert, DATA, **bad)
+    f = Classifier.from_function(lambda texts: np.full((len(texts), 2), .5), ["no", "yes"])
+    with pytest.raises(ValueError, match="only a function"): explain(f, Instance.from_text("a b"), "saliency")
+    assert len(explain(f, Instance.from_text("good film"), "occlusion")[0]) == 2
+
+
+def test_explanations_survive_json(bert):
+    for kind in ("token", "pair", "span"):
+        e = explain(bert, DATA[0], "shapley", kind, budget=40)[0]
+        assert Explanation.from_dict(json.loads(json.dumps(e.to_dict()))) == e
+
+
+def test_scores_of_other_tools(bert):
+    import shap
+    x = DATA[1]
+    tokens = ["Two ", "dogs ", "run ", ". ", "Animals ", "sleep ", "in ", "the ", "old ", "house ", "."]
+    ex = shap.Explanation(values=np.arange(22.).reshape(11, 2), data=np.array(tokens))
+    np.testing.assert_allclose(from_shap(x, ex, target=1).vector(), np.arange(1, 22, 2.))
+    with pytest.raises(ValueError, match="say which"): from_shap(x, ex)
+    enc = bert.encode(x); g = bert.grad([enc], "logit_top", [0])[0]
+    np.testing.assert_allclose(from_captum(bert, x, torch.tensor(g)[None], "l2").vector(), bert.to_words(enc, np.sqrt((g**2).sum(-1))), atol=1e-6)
+    with pytest.raises(ValueError, match="do not fit"): from_captum(bert, x, np.ones(3))
+    r = from_tokens(Instance.from_text("unbelievable film"), ["[CLS]", "un", "##believ", "##able", "film", "[SEP]"], [9, 1, 2, 3, 4, 9])
+    np.testing.assert_allclose(r.vector(), [6, 4])
+
+
+def test_list_methods_names_everything():
+    t = list_methods()
+    assert {"token", "pair"} == set(t.kind) and len(t) >= 25 and (t.description != "").all() and (t.cost != "").all()
