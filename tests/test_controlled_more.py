@@ -117,3 +117,16 @@ def test_bad_input_is_refused(name):
     with pytest.raises(ValueError, match="language.*'de'"): generate(name, 1, lang="de")
     with pytest.raises(ValueError, match="did you mean 'distractors'"): generate(name, 1, distractor=1)
     with pytest.raises(ValueError, match="did you mean"): generate(name+"x", 1)
+
+def test_times_of_a_life_are_possible(data):
+    import re
+    for x in data["controlled-qa"]:
+        born, later = (re.findall(p, x.texts[1]) for p in (r"born in (\d+)", r"(?:Prize|moved to \w+) in (\d+)"))
+        assert all(int(b)+20 <= int(y) for b in born for y in later)
+
+def test_the_task_is_part_of_what_was_forgotten(data):
+    some = [x for x in data["controlled-mrc"] if x.meta["question"] == "duty"]
+    assert some
+    for x in some:
+        query = set(x.parts[1]) - {"the", "?", "."}
+        assert len({x.words[i] for i in x.gold.tokens} & query) == 3

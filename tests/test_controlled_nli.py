@@ -184,8 +184,28 @@ def test_inflection_by_hand():
     say = lambda c, l: "".join(w if l == "zh" else w+" " for w, _ in clause_words(c, l)).strip()
     c = Clause("farmer", kind="rel", what="push", extra="boy", neg=True, definite=True)
     assert [say(c, l) for l in languages] == ["the farmer is not pushing the boy", "der Bauer schubst den Jungen nicht", "el granjero no empuja al niño", "le fermier ne pousse pas le garçon",
-                                              "nông dân đó không đẩy cậu bé đó", "那个农民没有在推那个男孩", "çiftçi oğlanı itmiyor"]
+                                              "nông dân đó không đẩy cậu bé đó", "那个农民没有在推那个男孩", "çiftçi erkek çocuğu itmiyor"]
     c = Clause("nurse", kind="wear", what="hat", extra="red", adj="old")
     assert [say(c, l) for l in languages] == ["an old nurse is wearing a red hat", "eine alte Krankenschwester trägt einen roten Hut", "una enfermera vieja lleva un sombrero rojo", "une vieille infirmière porte un chapeau rouge",
                                               "một y tá lớn tuổi đội một chiếc mũ màu đỏ", "一个年老的护士戴着一顶红色的帽子", "yaşlı bir hemşire kırmızı bir şapka takıyor"]
     assert text_words((Clause("cow", num="two", kind="act", what="walk"),), (), "tr")[0] == ["İki", "inek", "yürüyor", "."]
+
+
+def test_place_of_something_not_mentioned_before_is_existential():
+    say = lambda c, l: "".join(w if l == "zh" else w+" " for w, _ in clause_words(c, l)).strip()
+    c = Clause("bus", kind="place", place="street")
+    assert [say(c, l) for l in languages] == ["a bus is in the street", "ein Bus ist auf der Straße", "hay un autobús en la calle", "il y a un bus dans la rue", "có một chiếc xe buýt ở trên phố", "街上有一辆公交车", "sokakta bir otobüs var"]
+    known = c._replace(definite=True)
+    assert [say(known, l) for l in languages[2:]] == ["el autobús está en la calle", "le bus est dans la rue", "chiếc xe buýt đó đang ở trên phố", "那辆公交车在街上", "otobüs sokakta"]
+    assert all("be" in set().union(*(k for _, k in clause_words(c, l))) for l in languages)
+
+
+def test_verbs_that_look_at_their_clause():
+    say = lambda c, l: "".join(w if l == "zh" else w+" " for w, _ in clause_words(c, l)).strip()
+    assert [say(Clause(n, kind="eat", what="bread"), "de") for n in ("girl", "goat", "animal", "person")] == ["ein Mädchen isst Brot", "eine Ziege frisst Brot", "ein Tier frisst Brot", "eine Person isst Brot"]
+    assert say(Clause("cow", num="two", what="rest", place="field", time="today"), "de") == "zwei Kühe ruhen sich heute auf dem Feld aus"
+    assert say(Clause("nurse", kind="rel", what="pull", extra="woman", neg=True, definite=True), "de") == "die Krankenschwester zieht die Frau nicht hinter sich her"
+    assert [say(Clause("cat", what=v, place=p), "es") for v, p in (("run", "kitchen"), ("sleep", "kitchen"), ("move", "outside"))] == ["un gato corre por la cocina", "un gato duerme en la cocina", "un gato se mueve fuera"]
+    assert [say(Clause("cat", what="move", place=p), l) for l in ("fr", "zh") for p in (None, "park")] == ["un chat bouge", "un chat se déplace dans le parc", "一只猫在动", "一只猫在公园里活动"]
+    assert [say(Clause(n, kind="prop", adj="big", definite=True), "fr") for n in ("motorcycle", "car")] == ["la moto est grosse", "la voiture est grande"]
+    assert [say(Clause(n, adj="young", what="dance"), "fr") for n in ("person", "woman")] == ["une personne jeune danse", "une jeune femme danse"]

@@ -13,7 +13,7 @@ import nbformat
 
 from .core import bundled, write_whole
 
-# %% ../nbs/44_docs.ipynb #3dfb7cb9
+# %% ../nbs/44_docs.ipynb #0459e076
 root = bundled().parent
 
 def _outputs(cell):
@@ -30,7 +30,7 @@ def readme(path=None) -> str: # Markdown
         if re.search(r"^#\|\s*(hide|default_exp)", c.source, re.M): continue
         if c.cell_type == "markdown": out.append(c.source); continue
         code = "\n".join(l for l in c.source.splitlines() if not l.startswith("#|")).strip()
-        if code: out.append(f"```python\n{code}\n```")
+        if code and not re.search(r"^#\|\s*echo:\s*false", c.source, re.M): out.append(f"```python\n{code}\n```")
         for kind, text in _outputs(c): out.append(text.strip() if kind == "markdown" else f"```text\n{text.rstrip()}\n```")
     return "\n\n".join(s.strip() for s in out if s.strip()) + "\n"
 

@@ -39,7 +39,7 @@ def latex(df:pd.DataFrame, digits:int=3, # digits after the point
     head = " & ".join(esc(c) for c in df.columns)
     return f"\\begin{{table}}\n\\caption{{{esc(caption)}}}\n\\begin{{tabular}}{{{align}}}\n\\toprule\n  {head} \\\\\n\\midrule\n{body}\n\\bottomrule\n\\end{{tabular}}\n\\end{{table}}\n"
 
-# %% ../nbs/40_report.ipynb #ec5981eb
+# %% ../nbs/40_report.ipynb #e40e0e4d
 class Results:
     "The outputs of one result notebook: named tables and figures in one folder, each recorded"
     def __init__(self, out,           # folder of the run, figures/<profile>
@@ -60,8 +60,9 @@ class Results:
         return df
 
     def figure(self, fig, name:str):
-        "Write a matplotlib figure as PNG and SVG, without a date in it"
+        "Write a matplotlib figure (or the figure of an Axes) as PNG and SVG, without a date in it"
         import io
+        fig = fig.figure
         if not name.replace("_", "").replace("-", "").isalnum(): raise ValueError(f"figure name {name!r} may hold letters, digits, _ and - only")
         for ext, meta in (("png", {"Software": None}), ("svg", {"Date": None})):
             b = io.BytesIO(); fig.savefig(b, format=ext, dpi=150, bbox_inches="tight", metadata=meta); self._put(f"figures/{name}.{ext}", b.getvalue())

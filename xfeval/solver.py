@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from .core import Instance, bundled, check_choice
 
-# %% ../nbs/03b_solver.ipynb #4eea64fe
+# %% ../nbs/03b_solver.ipynb #f6884709
 class Sense(NamedTuple):
     "What a word or fixed expression means"
-    sort: str      # noun, number, adjective, verb, object, garment, place, time or no
+    sort: str      # noun, number, adjective, verb, particle, object, garment, place, time or no
     concept: str
     words: tuple   # positions of the content words
     denies: bool=False # it also says *not*, as Turkish verbs do
@@ -52,6 +52,11 @@ def dictionary(lang:str, # a language with a lexicon
                 denies = sort == "verb" and L.get("verb_forms") == "polarity" and _denied(entry, form)
                 if words: book[words] = (sort, concept, own, denies)
                 if words and isinstance(entry, dict) and entry.get("cls"): book[(entry["cls"], *words)] = (sort, concept, tuple(i+1 for i in own), False)
+    for noun, adjectives in L.get("adjectives_of", {}).items():
+        for concept, entry in adjectives.items():
+            for form in " ".join(_leaves(entry)).split(): book[(form,)] = ("adjective", concept, (0,), False)
+    for concept, form in L.get("particles", {}).items():
+        words, own = _entry(form, "verb"); book[words] = ("particle", concept, own, False)
     for section in ("patterns", "objects", "determiners", "adjectives"):
         for form in _leaves(L.get(section, {})):
             for t in form.split():
@@ -90,7 +95,7 @@ def read_clauses(words,      # the words of one part
         i += n if found else 1
     return [c for c in clauses if c]
 
-# %% ../nbs/03b_solver.ipynb #951a585b
+# %% ../nbs/03b_solver.ipynb #5fe19140
 @lru_cache(None)
 def _atoms(concept): # everything a concept may stand for
     kinds = _read("concepts")["kinds_of"].get(concept)
@@ -121,6 +126,7 @@ def _claims(senses): # dimension -> Claim, and the nouns
     claims, main = {}, None
     adjectives = by.get("adjective", [])
     verb = next((s for s in by.get("verb", [])), None)
+    if verb: verb = verb._replace(words=verb.words + tuple(i for s in by.get("particle", []) if s.concept == verb.concept for i in s.words))
     if "garment" in by:
         garment = by["garment"][0]; colours = [a for a in adjectives if _dimension(a.concept)[0] == "colour"]; adjectives = [a for a in adjectives if a not in colours]
         every = _dimension("red")[1]; main = f"wears {garment.concept}"
