@@ -29,9 +29,9 @@ def only_gold(x:Instance) -> Instance|None: # None where one part has no gold wo
     if not all(parts): return None
     return Instance.from_words(parts, x.label, x.lang, f"{x.id}/gold", gold=Gold(tokens=range(sum(map(len, parts)))), fixed=x.fixed)
 
-# %% ../nbs/12_embedded.ipynb #414b9954
+# %% ../nbs/12_embedded.ipynb #54ccca34
 _nli = dict(corpus="controlled-nli", labels=("entailment", "neutral", "contradiction"), layers=3, width=128, heads=4, max_length=80,
-            stages=(dict(n=120_000, only_gold=True, options=dict(clauses=1), batch=64), dict(n=120_000, options=dict(clauses=1)), dict(n=160_000)))
+            stages=(dict(n=120_000, only_gold=True, options=dict(clauses=1), batch=64), dict(n=120_000, options=dict(clauses=1)), dict(n=160_000), dict(n=220_000)))
 _xnli = dict(_nli, corpus="controlled-xnli", langs=("en", "de", "es", "fr", "vi", "zh", "tr"))
 _fever = dict(corpus="controlled-fever", labels=("supports", "not enough info", "refutes"), layers=3, width=128, heads=4, max_length=128,
               stages=(dict(n=80_000, only_gold=True, options=dict(distractors=0), batch=64), dict(n=60_000, options=dict(distractors=0)), dict(n=100_000)))
