@@ -525,7 +525,7 @@ def _radar(df, props, bases, kinds):
     fig.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=len(kinds), fontsize=8, frameon=False)
     return fig
 
-# %% ../nbs/42_pictures.ipynb #a0a1cf07
+# %% ../nbs/42_pictures.ipynb #0b075074
 def plot_metric_table(df:pd.DataFrame, digits:int=3, ax=None): # `df`: what `evaluate` makes
     "Mean of every metric for every method as a coloured table"
     import matplotlib.pyplot as plt
@@ -537,7 +537,7 @@ def plot_metric_table(df:pd.DataFrame, digits:int=3, ax=None): # `df`: what `eva
     V = T.to_numpy(float); spread = np.nanmax(V, 0, initial=-np.inf) - np.nanmin(V, 0, initial=np.inf)
     low = np.nanmin(V, 0, initial=np.inf); U = (V - low)/np.where(spread > 0, spread, 1); U[:, ~(spread > 0)] = .5
     U = np.where([way.get(c) == "lower" for c in T.columns], 1-U, U)
-    if ax is None: _, ax = plt.subplots(figsize=(1.6+.95*len(T.columns), 1.3+.36*len(T)), layout="constrained")
+    if ax is None: _, ax = plt.subplots(figsize=(1.6+1.25*len(T.columns), 1.3+.36*len(T)), layout="constrained")
     cmap = plt.get_cmap("Blues").with_extremes(bad="#eeeeee"); ax.imshow(np.ma.masked_invalid(.05+.75*U), cmap=cmap, vmin=0, vmax=1, aspect="auto")
     for (i, j), v in np.ndenumerate(V): ax.text(j, i, "–" if np.isnan(v) else f"{v:.{digits}f}", ha="center", va="center", fontsize=8.5, color="white" if U[i, j] > .8 else "#1b1b1b", fontweight="bold" if U[i, j] == 1 and spread[j] > 0 else "normal")
     label = lambda c: "\n".join(w for b in c.split("\n") for w in _wrapped(b)) + _better(way.get(c))
