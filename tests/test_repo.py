@@ -67,7 +67,7 @@ def test_notebook_outputs_teach_and_nothing_else(path):
         for o in c.get("outputs", []):
             assert o.output_type != "error", f"traceback in {path.name}"
             assert not (o.output_type == "stream" and o.name == "stderr"), f"stderr in {path.name}: {o.text[:80]}"
-            text = json.dumps(o)
+            text = json.dumps({k: ({m: d for m, d in v.items() if m != "image/png"} if k == "data" else v) for k, v in o.items()})
             assert not re.search(r"/(?:root|home|tmp|work|Users)/", text), f"a path of one machine in {path.name}: {re.search(r'.{30}/(?:root|home|tmp|work|Users)/.{30}', text)}"
             assert "it/s]" not in text, f"a progress bar in {path.name}"
 
