@@ -69,9 +69,9 @@ def test_integrated_gradients_are_complete(clf, output):
 
 def test_conductance_is_complete(clf):
     encs = clf.encode_all(DATA); t = clf.predict(DATA).argmax(1)
-    layers = range(len(clf.layers)//2) if clf.family == "encoder-decoder" else range(len(clf.layers))
-    _, deltas = grads.conductance(clf, encs, t, "logit_top", steps=200, layers=[layers[-1]])
-    if clf.family != "encoder-decoder": assert max(abs(d[0]) for d in deltas) < .05, "all paths run through a layer of an encoder or decoder"
+    if clf.family == "encoder-decoder": pytest.skip("the decoder reads the words too, so no single layer carries every path")
+    _, deltas = grads.conductance(clf, encs, t, "logit_top", steps=200, layers=[len(clf.layers)-1])
+    assert max(abs(d[0]) for d in deltas) < .05, "all paths run through a layer of an encoder or decoder"
 
 
 def test_conductance_equals_captum_at_many_steps(bert):
@@ -198,7 +198,7 @@ def test_nan_is_an_error_not_a_score():
 
 def test_targets_and_outputs(bert):
     a = explain(bert, DATA, "occlusion", target="entailment"); b = explain(bert, DATA, "occlusion", target=["entailment"]*3)
-    assert a == b or [e.scores.tolist() for e in a] == [e.scores.tolist() for e in b]
+    assert [e.scores.tolist() for e in a] == [e.scores.tolist() for e in b]
     assert {e.target for e in explain(bert, DATA, "occlusion", output="neg_loss")} == {"neutral"}
     with pytest.raises(ValueError, match="did you mean 'entailment'"): explain(bert, DATA, target="entailmen")
     with pytest.raises(ValueError, match="2 targets for 3"): explain(bert, DATA, target=["neutral", "neutral"])
