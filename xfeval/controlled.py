@@ -152,7 +152,7 @@ def _clause(d, noun=None, hypothesis=False): # a random clause, possibly about a
         if hypothesis and c.num and not excludes(getattr(c, _main(c))): continue
         if fits(c): return c
 
-# %% ../nbs/03_controlled.ipynb #c201dc41
+# %% ../nbs/03_controlled.ipynb #0b0888cc
 def _moves(h, label): # (weight, move) pairs that may work for a hypothesis
     rel, plural, main = h.kind == "rel", h.num is not None, h.what if h.kind != "wear" else h.extra
     main = h.place if h.kind == "place" else h.adj if h.kind == "prop" else main
@@ -169,8 +169,11 @@ def _moves(h, label): # (weight, move) pairs that may work for a hypothesis
 
 def _narrow(d, c, p=.5): return d.one(below(c)) if c and below(c) and d.chance(p) else c
 
+def _relative(h): # a big motorcycle is not a big vehicle, and some animals need not be the four foxes
+    return h.num == "some" or (h.adj is not None and scale(h.adj) in ("size", "strength", "age"))
+
 def _supporting(d, h): # a clause from which the hypothesis without its negation follows
-    c = h._replace(noun=_narrow(d, h.noun), num=_narrow(d, h.num), place=_narrow(d, h.place), time=_narrow(d, h.time), neg=False)
+    c = h._replace(noun=_narrow(d, h.noun, 0 if _relative(h) else .5), num=_narrow(d, h.num), place=_narrow(d, h.place), time=_narrow(d, h.time), neg=False)
     if h.kind == "wear": return c if h.extra else c._replace(extra=d.one(lexicon("concepts")["exclusive"]["colour"][:6]) if d.chance(.6) else None)
     if h.kind == "rel": return c._replace(extra=_narrow(d, h.extra))
     return c._replace(what=_narrow(d, h.what))

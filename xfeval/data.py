@@ -142,7 +142,7 @@ dataset("evidence-inference", "clinical evidence", ("document", "query"), evinf_
 dataset("qed", "question answering", ("question", "paragraph"), (), dict(train=["qed/qed-train.jsonlines"], validation=["qed/qed-dev.jsonlines"]),
     "CC BY-SA 3.0", "https://github.com/google-research-datasets/QED", "train 7638, validation 1355")(read_qed);
 
-# %% ../nbs/02_data.ipynb #b9ee68c6
+# %% ../nbs/02_data.ipynb #034f0b7a
 dataset("sst2", "sentiment", ("text",), sentiment_labels, dict(train=["sst2/train_full.tsv", "sst2/train.tsv", "SST-2/train.tsv"], validation=["sst2/dev.tsv", "SST-2/dev.tsv"], test=["sst2/test-labeled.tsv", "sst2/test.tsv", "SST-2/test.tsv"]),
     "not stated", "https://gluebenchmark.com/tasks", "train 67349, validation 872, test 1821", hub=("stanfordnlp/sst2", None, _plain))(read_sentiment)
 
@@ -157,8 +157,8 @@ dataset("imdb-cad", "sentiment", ("text",), sentiment_labels, {s: [Files(f"imdb_
     "Apache-2.0", "https://github.com/acmi-lab/counterfactually-augmented-data", "train 1707, validation 245, test 488",
     note="the originals come from the train half of IMDb: a model trained there has seen them")(read_sentiment)
 
-dataset("demo-nli", _nli, _pair, nli_labels, dict(test=["demo/demo_nli.jsonl"]), "Apache-2.0", "bundled")(read_demo)
-dataset("demo-xnli", _nli, _pair, nli_labels, dict(test=["demo/demo_xnli_{lang}.jsonl"]), "Apache-2.0", "bundled", languages=our_languages)(read_demo)
+dataset("demo-nli", _nli, _pair, nli_labels, dict(test=["demo/demo_nli.jsonl"]), "CC BY 4.0", "bundled")(read_demo)
+dataset("demo-xnli", _nli, _pair, nli_labels, dict(test=["demo/demo_xnli_{lang}.jsonl"]), "CC BY 4.0", "bundled", languages=our_languages)(read_demo)
 
 def generate_controlled(name, n, seed, lang, split, **options):
     "A controlled corpus, generated now"
@@ -171,7 +171,7 @@ for _name, _task, _parts, _labels, _languages, _fixed in (
     ("sentiment", "sentiment", ("text",), sentiment_labels, ("en",), ()), ("topic", "topic", ("text",), ("world", "sports", "business", "science"), ("en",), ()),
     ("mrc", "reading comprehension", ("document", "query"), ("false", "true"), ("en",), ("query",)), ("evinf", "clinical evidence", ("document", "query"), evinf_labels, ("en",), ("query",)),
     ("qa", "question answering", ("question", "paragraph"), (), ("en",), ())):
-    dataset(f"controlled-{_name}", _task, _parts, _labels, dict(train=[], validation=[], test=[], test_unseen=[]), "Apache-2.0", "generated", "unlimited", _languages, fixed=_fixed)(generate_controlled)
+    dataset(f"controlled-{_name}", _task, _parts, _labels, dict.fromkeys(("train", "validation", "test", *(("test_unseen",) if _name in ("nli", "xnli", "fever") else ())), []), "Apache-2.0", "generated", "unlimited", _languages, fixed=_fixed)(generate_controlled)
 
 # %% ../nbs/02_data.ipynb #cdd2c9db
 def _shorter(pattern): # a/b/c -> a/b/c, b/c, c; but never a bare *.txt, which would match anything

@@ -29,13 +29,15 @@ def only_gold(x:Instance) -> Instance|None: # None where one part has no gold wo
     if not all(parts): return None
     return Instance.from_words(parts, x.label, x.lang, f"{x.id}/gold", gold=Gold(tokens=range(sum(map(len, parts)))), fixed=x.fixed)
 
-# %% ../nbs/12_embedded.ipynb #54ccca34
-_nli = dict(corpus="controlled-nli", labels=("entailment", "neutral", "contradiction"), layers=3, width=128, heads=4, max_length=80,
-            stages=(dict(n=120_000, only_gold=True, options=dict(clauses=1), batch=64), dict(n=120_000, options=dict(clauses=1)), dict(n=160_000), dict(n=220_000)))
-_xnli = dict(_nli, corpus="controlled-xnli", langs=("en", "de", "es", "fr", "vi", "zh", "tr"))
-_fever = dict(corpus="controlled-fever", labels=("supports", "not enough info", "refutes"), layers=3, width=128, heads=4, max_length=128,
-              stages=(dict(n=80_000, only_gold=True, options=dict(distractors=0), batch=64), dict(n=60_000, options=dict(distractors=0)), dict(n=100_000)))
-_one = dict(layers=2, width=64, heads=4, max_length=96, stages=(dict(n=20_000, only_gold=True, batch=64), dict(n=30_000)))
+# %% ../nbs/12_embedded.ipynb #1baa433c
+_nli = dict(corpus="controlled-nli", labels=("entailment", "neutral", "contradiction"), layers=4, width=128, heads=4, max_length=80,
+            stages=(dict(n=60_000, only_gold=True, options=dict(clauses=1), batch=64), dict(n=320_000, repeat=dict(role=4))))
+_xnli = dict(_nli, corpus="controlled-xnli", langs=("en", "de", "es", "fr", "vi", "zh", "tr"), stages=(dict(n=140_000, only_gold=True, options=dict(clauses=1), batch=64), dict(n=420_000, repeat=dict(role=4))))
+_fever = dict(corpus="controlled-fever", labels=("supports", "not enough info", "refutes"), layers=4, width=128, heads=4, max_length=128,
+              stages=(dict(n=40_000, only_gold=True, options=dict(distractors=0), batch=64), dict(n=150_000)))
+_one = dict(layers=2, width=64, heads=4, max_length=96, stages=(dict(n=20_000, only_gold=True, batch=64), dict(n=60_000)))
+
+_symbols = "< > ( ) [ ] , ; : 0 1 2 3 4 5 6 7 8 9" # what an agent may find inserted in its text
 
 recipes = {
     "tiny-bert-nli": dict(_nli, arch="bert"), "tiny-bart-nli": dict(_nli, arch="bart", layers=2), "tiny-gpt-nli": dict(_nli, arch="gpt2"),
@@ -45,11 +47,12 @@ recipes = {
     "tiny-mbert-xnli": dict(_xnli, arch="bert"),
 }
 
-def stage_data(recipe:dict, k:int, seed:int=0, split:str="train", n:int|None=None) -> list: # instances
+def stage_data(recipe:dict, k:int, seed:int=0, split:str="train", n:int|None=None) -> list: # instances; only training text repeats
     "The text of stage `k` of a recipe, all its languages mixed"
     s, langs = recipe["stages"][k], recipe.get("langs", ("en",)); n = n or s["n"]; xs = []
     for i, lang in enumerate(langs): xs += generate(recipe["corpus"], -(-n//len(langs)), seed=seed*1000 + 10*k + i, lang=lang, split=split, **s.get("options", {}))
-    return [g for g in map(only_gold, xs) if g is not None] if s.get("only_gold") else xs
+    if s.get("only_gold"): return [g for g in map(only_gold, xs) if g is not None]
+    return [x for x in xs for _ in range(s.get("repeat", {}).get(x.meta.get("reason"), 1) if split == "train" else 1)]
 
 def train_embedded(name:str,      # one of `recipes`
                    seed:int=0, size:float=1., # `size`: share of every stage's examples
@@ -58,7 +61,7 @@ def train_embedded(name:str,      # one of `recipes`
     r = recipes[check_choice(name, recipes, "embedded model")]
     data = [stage_data(r, k, seed + 1, n=max(64, int(s["n"]*size))) for k, s in enumerate(r["stages"])]
     dev = stage_data(r, len(r["stages"]) - 1, seed, "validation", 600)
-    clf = new_tiny(r["arch"], sorted({t for xs in data for x in xs for t in x.texts}), list(r["labels"]), layers=r["layers"], width=r["width"], heads=r["heads"], max_length=r["max_length"], init="matching", seed=seed, name=name)
+    clf = new_tiny(r["arch"], [_symbols, *sorted({t for xs in data for x in xs for t in x.texts})], list(r["labels"]), layers=r["layers"], width=r["width"], heads=r["heads"], max_length=r["max_length"], init="matching", seed=seed, name=name)
     for k, (s, xs) in enumerate(zip(r["stages"], data)):
         rec = fit(clf, xs, dev, lr=s.get("lr", 1e-3), batch=s.get("batch", 48), seed=seed_for(seed, name, k) % 2**31, mask_augment=None if s.get("only_gold") else .2, rationale=0. if s.get("only_gold") else 1., eval_every=10**9)
         say(f"{name} stage {k}: {rec['history'][-1]}")
@@ -76,7 +79,7 @@ def main(argv=None) -> int:
 #| eval: false
 if __name__ == "__main__": sys.exit(main())
 
-# %% ../nbs/12_embedded.ipynb #71ddd9e9
+# %% ../nbs/12_embedded.ipynb #b4d7d519
 def truth_check(clf:Classifier, data, # labelled instances with gold words
                 draws:int=5,          # random sets per instance
                 neutral=("neutral", "not enough info"), seed:int=0, engine:Engine|None=None) -> pd.DataFrame: # one row per question, with a 95 % interval
@@ -87,14 +90,14 @@ def truth_check(clf:Classifier, data, # labelled instances with gold words
     data = [x for x, ok in zip(data, right) if ok]
     def ask(x):
         players = clf.encode(x).players; gold = np.isin(players, list(x.gold.tokens)); rng = np.random.default_rng(seed_for(seed, x.id, "truth"))
-        rand = np.ones((draws, len(players)), bool)
-        for r in rand: r[rng.choice(len(players), gold.sum(), replace=False)] = False
+        rand, others = np.ones((2, draws, len(players)), bool); rest = np.flatnonzero(~gold)
+        for a, b in zip(rand, others): a[rng.choice(len(players), gold.sum(), replace=False)] = False; b[rng.choice(rest, min(gold.sum(), len(rest)), replace=False)] = False
         def gen(n):
-            y = yield np.vstack([gold, ~gold, rand])
+            y = yield np.vstack([gold, ~gold, rand, others])
             return y
         return Job(x, gen, output="label")
-    out = np.array([np.r_[y[0] == clf.index(x.label), y[1] != clf.index(x.label), (y[2:] != clf.index(x.label)).mean()] for x, y in zip(data, engine.run([ask(x) for x in data]))], float).reshape(-1, 3)
+    out = np.array([np.r_[y[0] == clf.index(x.label), y[1] != clf.index(x.label), (y[2:2+draws] != clf.index(x.label)).mean(), (y[2+draws:] != clf.index(x.label)).mean()] for x, y in zip(data, engine.run([ask(x) for x in data]))], float).reshape(-1, 4)
     rows = []
-    for name, v in zip(("label kept with only the true words", "label changed without the true words", "label changed without as many random words"), out.T):
+    for name, v in zip(("label kept with only the true words", "label changed without the true words", "label changed without as many random words", "label changed without as many other words"), out.T):
         low, high = bootstrap_interval(v, seed=seed); rows.append(dict(question=name, share=v.mean(), low=low, high=high, n=len(v)))
     return pd.DataFrame(rows)

@@ -31,16 +31,16 @@ class Job:
     def __post_init__(self):
         check_choice(self.output, outputs, "output"); check_choice(self.absent, absences, "absence")
 
-# %% ../nbs/11_engine.ipynb #ff758eb8
+# %% ../nbs/11_engine.ipynb #450c8ba9
 def token_batches(lengths,     # tokens of each row
                   budget:int,  # padded tokens in a batch
                  ) -> list: # arrays of row numbers
     "Rows sorted by length and cut into batches of at most `budget` padded tokens (one row at least)"
-    lengths = np.asarray(lengths)
-    order, out, start = np.argsort(lengths, kind="stable"), [], 0
-    for k in range(1, len(order)+1):
-        if k == len(order) or (k+1-start) * max(1, lengths[order[k]]) > budget:
-            out.append(order[start:k]); start = k
+    lengths = np.maximum(np.asarray(lengths, np.int64).reshape(-1), 1); order = np.argsort(lengths, kind="stable")
+    sizes, out, start = lengths[order], [], 0
+    while start < len(order):
+        some = sizes[start:start+max(1, budget//int(sizes[start]))]
+        end = start + max(1, int((some*np.arange(1, len(some)+1) <= budget).sum())); out.append(order[start:end]); start = end
     return out
 
 # %% ../nbs/11_engine.ipynb #dea705a6
@@ -107,7 +107,7 @@ class RowCache:
         except OSError as e: self._give_up(e)
         else: self.seen.add(name)
 
-# %% ../nbs/11_engine.ipynb #868f36d8
+# %% ../nbs/11_engine.ipynb #aa5dd05b
 def row_lengths(enc:Encoded, rows, absent:str) -> np.ndarray: # tokens per row
     "How many tokens the model sees for each row"
     if absent != "delete": return np.full(len(rows), len(enc.ids))
@@ -125,7 +125,7 @@ class Engine:
         if token_budget is not None and token_budget < 1: raise ValueError(f"token_budget must be at least 1, got {token_budget}")
         self.clf, self.shard, self.progress = clf, shard, progress
         self.token_budget = token_budget or (2048 if str(getattr(clf, "device", "cpu")) == "cpu" else 65536)
-        self.cache = RowCache(cache, clf.fingerprint)
+        self.cache = RowCache(cache, clf.fingerprint if cache else "")
         self.stats = Counter(asked=0, run=0, tokens=0, batches=0, seconds=0.)
 
     def run(self, jobs) -> list: # one result per job, in order
@@ -147,7 +147,7 @@ class Engine:
         enc = lambda k: encs[id(jobs[k].instance)]
         blank = [k for k in ks if jobs[k].target is None and jobs[k].output not in ("probs", "label", "neg_loss")]
         firsts = {id(jobs[k].instance): k for k in blank}
-        tops = dict(zip(firsts, self._answer([(enc(k), Ask(np.ones((1, len(enc(k).players)), bool)), "mask") for k in firsts.values()])))
+        tops = dict(zip(firsts, self._answer([(enc(k), Ask(np.ones((1, len(enc(k).players)), bool)), self.clf.absences[0]) for k in firsts.values()])))
         targets = {k: self._target(jobs[k], tops) for k in ks}
         gens, open_ = {}, {}
         for k in ks:
@@ -206,7 +206,7 @@ class Engine:
         "Class probabilities of the full inputs, remembered like every other row"
         def ask(n): return (yield Ask(np.ones((1, n), bool), output="probs"))
         instances = list(instances)
-        return np.concatenate([np.zeros((0, len(self.clf.labels))), *self.run([Job(x, ask) for x in instances])])
+        return np.concatenate([np.zeros((0, len(self.clf.labels))), *self.run([Job(x, ask, absent=self.clf.absences[0]) for x in instances])])
 
 # %% ../nbs/11_engine.ipynb #804e5b4b
 def plan(self:Engine, jobs,          # what would be run; generators must be given as functions, a plan uses them up otherwise

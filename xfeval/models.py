@@ -6,7 +6,7 @@
 __all__ = ['value_of', 'sub_words', 'Template', 'longest_first', 'Encoded', 'Batch', 'Classifier', 'new_tokenizer', 'new_tiny',
            'run_safely', 'FunctionClassifier', 'list_models', 'load_model']
 
-# %% ../nbs/10_models.ipynb #8836960f
+# %% ../nbs/10_models.ipynb #b4436437
 import contextlib, hashlib, inspect, json, re, threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from fastcore.basics import patch
 from tokenizers import Tokenizer, models as tkm, normalizers, pre_tokenizers, processors, decoders, trainers
 from torch import nn
 
-from .core import Instance, absences, bundled, check_choice, fingerprint as short_hash, outputs, soft_absences, subword_rules, write_whole
+from .core import Instance, absences, bundled, check_choice, fingerprint as short_hash, outputs, published_absences, soft_absences, subword_rules, write_whole
 
 # %% ../nbs/10_models.ipynb #43c6d47c
 def _softmax(z): # float64, rows sum to 1
@@ -286,7 +286,7 @@ def _assemble(self:Classifier, x, subs): # special tokens around the parts, cut 
     players = seen if not x.fixed else seen[~np.isin(x.part_of[seen], x.fixed)]
     return Encoded(np.array(ids), np.array(types), word, players, every - len(seen), x, _slots(word, players, x.n_words))
 
-# %% ../nbs/10_models.ipynb #f164b498
+# %% ../nbs/10_models.ipynb #abc389e6
 _specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 def new_tokenizer(texts,  # an iterable of texts that the vocabulary must cover
@@ -329,7 +329,7 @@ def new_tiny(arch:str,   # bert, roberta, distilbert, bart or gpt2
              texts,      # texts whose words make the vocabulary
              labels,     # class names
              layers:int=2, width:int=64, heads:int=4, max_length:int=64, dropout:float=0.,
-             init:str="default", # default, matching: equal words attend to each other from the start, or lively: weights so large that the untrained model reacts to its input
+             init:str="default", # default, matching: half of the heads attend to equal words and half to neighbours from the start, or lively: weights so large that the untrained model reacts to its input
              tokenizer:str|None=None, # wordpiece or bytelevel; default: bytelevel for roberta, wordpiece for the others
              lowercase:bool=True, seed:int=0, **kw) -> Classifier:
     "A small untrained classifier of a real architecture"
@@ -345,34 +345,38 @@ def new_tiny(arch:str,   # bert, roberta, distilbert, bart or gpt2
     return Classifier(model, tok, labels, name=kw.pop("name", f"tiny-{arch}"), **kw)
 
 @torch.no_grad()
-def _match_init(model, norm=1.5): # shared query and key, output projection = transposed value projection
-    turn = lambda w: nn.init.orthogonal_(torch.empty_like(w))
+def _match_init(model, norm=1.5): # words and positions get dimensions of their own; half of the heads compare words, the others positions
+    W, heads = model.get_input_embeddings().embedding_dim, model.config.num_attention_heads; C, d = W - W//8*2, W//heads; words = (heads+1)//2*d
+    turn = lambda *shape: nn.init.orthogonal_(torch.empty(*shape))
+    def compare(): # one projection for queries and keys
+        w = torch.zeros(W, W); w[:words, :C] = turn(words, C); w[words:, :C] = torch.randn(W-words, C)*.02
+        for s in range(words, W, d): w[s:s+d, C:] = 1.5*turn(d, W-C)
+        return w
     for m in model.modules():
         get = lambda *names: next((getattr(m, n) for n in names if hasattr(m, n)), None)
-        q, k, v = get("query", "q_proj", "q_lin"), get("key", "k_proj", "k_lin"), get("value", "v_proj", "v_lin")
+        q, k, v, out = get("query", "q_proj", "q_lin"), get("key", "k_proj", "k_lin"), get("value", "v_proj", "v_lin"), get("out_proj", "out_lin")
         if q is not None and isinstance(q, nn.Linear):
-            q.weight.copy_(turn(q.weight)); k.weight.copy_(q.weight); v.weight.copy_(turn(v.weight))
-            out = get("out_proj", "out_lin")
+            q.weight.copy_(compare()); k.weight.copy_(q.weight); v.weight.copy_(turn(W, W))
             if out is not None: out.weight.copy_(v.weight.T)
         if hasattr(m, "self") and hasattr(m, "output") and hasattr(getattr(m, "self"), "value"): m.output.dense.weight.copy_(getattr(m, "self").value.weight.T)
         if hasattr(m, "c_attn"):
-            a, b = turn(m.c_proj.weight), turn(m.c_proj.weight)
+            a, b = compare().T, turn(W, W)
             m.c_attn.weight.copy_(torch.cat([a, a, b], 1)); m.c_proj.weight.copy_(b.T)
-    e = model.get_input_embeddings().weight; e.normal_(std=norm/e.shape[1]**.5)
+    e = model.get_input_embeddings().weight; e.normal_(std=norm/W**.5); e[:, C:] = 0
     for name, p in model.named_parameters():
         if "token_type" in name: p.normal_(std=.02)
-        elif re.search("position_embeddings|embed_positions|wpe", name): p.copy_(_waves(*p.shape)*.05)
+        elif re.search("position_embeddings|embed_positions|wpe", name): p.zero_(); p[:, C:] = _waves(len(p), W-C)*norm/W**.5
 
 def _waves(n, width): # sines and cosines of falling frequency, so that neighbours look alike
-    a = torch.arange(n)[:, None]/200.**(torch.arange(width//2)[None]*2/width); w = torch.cat([a.sin(), a.cos()], 1)
-    return w - w.mean(0)
+    a = torch.arange(n)[:, None]/100.**(torch.arange(width//2)[None]*2/width)
+    return torch.cat([a.sin(), a.cos()], 1)
 
 @torch.no_grad()
 def _lively_init(model): # every linear map keeps the size of what it gets
     for p in model.parameters(): p.normal_(std=p.shape[-1]**-.5) if p.ndim > 1 else p.add_(torch.randn_like(p)*.1)
     if hasattr(model.base_model, "_tied_weights_keys"): model.tie_weights()
 
-# %% ../nbs/10_models.ipynb #cca7456a
+# %% ../nbs/10_models.ipynb #da25f23a
 @patch
 def batch(self:Classifier, encs, # `Encoded` of each row
           rows=None,             # keep vector over the players of each row; None: everything present
@@ -387,6 +391,7 @@ def batch(self:Classifier, encs, # `Encoded` of each row
         if absent == "mask": ids[~here] = self.mask_id
         elif absent == "pad": ids[~here] = self.pad_id
         elif absent == "zero_embedding": present = here
+        elif absent == "id_zero": ids[~here | _emptied(encs, rows, ids.shape[1])] = 0
         else: n, (ids, types, slot) = _close_up(here & (np.arange(ids.shape[1]) < n[:, None]), (ids, self._fill), (types, 0), (slot, -1))
         if len(n) and n.min() == 0: ids, types, slot, n = (np.pad(ids, ((0, 0), (0, int(ids.shape[1] == 0))), constant_values=self._fill), np.pad(types, ((0, 0), (0, int(types.shape[1] == 0)))),
                                                            np.pad(slot, ((0, 0), (0, int(slot.shape[1] == 0))), constant_values=-1), np.maximum(n, 1))
@@ -398,11 +403,22 @@ def batch(self:Classifier, encs, # `Encoded` of each row
     T = lambda a: torch.as_tensor(a, device=self.device)
     return Batch(T(ids), T(types), T(mask.astype(np.int64)), T(last), encs, n, slot, None if present is None else T(present.astype(np.float32)))
 
+def _emptied(encs, rows, L): # special tokens of the rows without any word
+    out = np.zeros((len(encs), L), bool)
+    for b, (e, r) in enumerate(zip(encs, rows)):
+        if not np.any(r): out[b, :len(e)] = e.word < 0
+    return out
+
+@patch(as_prop=True)
+def absences(self:Classifier) -> tuple:
+    "The ways in which a word can be absent for this model"
+    if self.family == "function": return ("mask", "delete")
+    return tuple(a for a in absences if not (a == "mask" and self.mask_id is None or a == "pad" and self.pad_id is None))
+
 @patch
 def _check_absent(self:Classifier, absent):
-    check_choice(absent, absences, "absence")
-    if absent == "mask" and self.mask_id is None: raise ValueError(f"{self.name} has no mask token: absent='mask' is not possible, use pad, delete or zero_embedding")
-    if absent == "pad" and self.pad_id is None: raise ValueError(f"{self.name} has no padding token: absent='pad' is not possible, use mask, delete or zero_embedding")
+    check_choice(absent, absences + published_absences, "absence")
+    if absent in absences and absent not in self.absences: raise ValueError(f"{self.name} has no {dict(mask='mask', pad='padding').get(absent)} token: absent={absent!r} is not possible, use {', '.join(self.absences[:-1])} or {self.absences[-1]}")
 
 @patch
 def embed(self:Classifier, batch:Batch) -> torch.Tensor: # (rows, length, width)
@@ -863,7 +879,7 @@ def from_pipeline(cls:Classifier, pipe, # a Hugging Face text-classification pip
         return np.array([[dict((r["label"], r["score"]) for r in rs)[l] for l in labels] for rs in res])
     return FunctionClassifier(predict_proba, labels, name=type(pipe).__name__, **kw)
 
-# %% ../nbs/10_models.ipynb #a70a2d13
+# %% ../nbs/10_models.ipynb #53a7d95d
 @patch
 def save(self:Classifier, folder, # where to
          half:bool=False,         # store weights in half precision
@@ -907,14 +923,24 @@ def _load_folder(folder, labels=None, hub=False, subject=None):
     if labels is None and info["missing_keys"]: raise ValueError(f"{subject or folder} has no trained weights for {', '.join(sorted(info['missing_keys'])[:4])}: give labels= to start a new head")
     return model, tok
 
+def _load_base(name, labels): # model, tokenizer and checksum of what a difference was taken from: an installed package, or another model that ships
+    folder = bundled("models", name)
+    if not (folder/"delta.safetensors").is_file(): folder = _package_folder(name); return *_load_folder(folder, labels), _sha256(folder/"model.safetensors")
+    model, tok = _load_delta(folder, json.loads((folder/"card.json").read_text()))
+    model.config.id2label = dict(enumerate(labels)); model.config.label2id = {l: i for i, l in enumerate(labels)}
+    return model, tok, _sha256(folder/"delta.safetensors")
+
 def _load_delta(folder, card):
     from safetensors.torch import load_file
-    base = _package_folder(card["base"])
-    if "base_sha256" in card and _sha256(base/"model.safetensors") != card["base_sha256"]: raise ValueError(f"the weights of {card['base']!r} are not those that {folder.name} was made from")
-    model, tok = _load_folder(base, card["labels"]); delta = load_file(folder/"delta.safetensors"); mine = model.state_dict()
+    model, tok, sha = _load_base(card["base"], card["labels"]); mine = model.state_dict(); delta = {}
+    if card.get("base_sha256", sha) != sha: raise ValueError(f"the weights of {card['base']!r} are not those that {folder.name} was made from")
+    stored = {k: v.float() for k, v in load_file(folder/"delta.safetensors").items()}
+    for k, v in stored.items():
+        if k.endswith(".left") and k[:-5] in mine and f"{k[:-5]}.right" in stored: delta[k[:-5]] = mine[k[:-5]] + v @ stored[f"{k[:-5]}.right"] # a change of low rank
+        elif not (k.endswith(".right") and k[:-6] in mine): delta[k] = v
     wrong = [k for k, v in delta.items() if k not in mine or mine[k].shape != v.shape]
     if wrong: raise ValueError(f"weights of {folder.name} do not fit {card['base']!r}: {', '.join(wrong[:4])}")
-    model.load_state_dict({k: v.float() for k, v in delta.items()}, strict=False)
+    model.load_state_dict(delta, strict=False)
     return model, tok
 
 def list_models() -> list: # names for `load_model`

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Table', 'tabulate', 'shares', 'augment', 'accuracy', 'fit', 'save_delta']
 
-# %% ../nbs/10a_training.ipynb #868196a6
+# %% ../nbs/10a_training.ipynb #6523c200
 import json, re, time
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from .core import Instance, check_choice, fingerprint, write_whole
-from .models import Batch, Classifier, _close_up, _load_folder, _package_folder, _sha256
+from .models import Batch, Classifier, _close_up, _load_base
 
 # %% ../nbs/10a_training.ipynb #43a5e888
 @dataclass
@@ -189,20 +189,27 @@ def _bar(items, progress):
     from tqdm.auto import tqdm
     return tqdm(items, desc="training", unit="batch")
 
-# %% ../nbs/10a_training.ipynb #646a2a63
+# %% ../nbs/10a_training.ipynb #c3dac366
 def save_delta(clf:Classifier, folder, # where to
-               base:str,               # installed package that carries the base model
+               base:str,               # installed package that carries the base model, or another model that ships
                card:dict|None=None,    # how it was made
+               rank:int|None=None,     # keep only so many directions of every matrix that changed; the head is kept whole
               ) -> Path:
     "Write the weights that differ from those of `base`, in half precision, and a card with the base's checksum"
     from safetensors.torch import save
-    source = _package_folder(base); model, _ = _load_folder(source, clf.labels); old = model.state_dict()
+    model, _, sha = _load_base(base, clf.labels); old = model.state_dict()
     new = {k: v.detach().cpu() for k, v in clf.model.state_dict().items()}
     if set(old) != set(new): raise ValueError(f"the weights of {clf.name} are not those of a model of {base!r}: {sorted(set(old) ^ set(new))[:3]}")
     heads = {k for k in old if re.search("classifier|score|classification_head", k)}
-    delta = {k: v.half().contiguous() for k, v in new.items() if k in heads or not torch.equal(v, old[k])}
+    delta = {}
+    for k, v in new.items():
+        if k not in heads and torch.equal(v, old[k]): continue
+        if rank and k not in heads and v.ndim == 2 and min(v.shape) > 2*rank:
+            u, s, w = torch.linalg.svd(v - old[k], full_matrices=False); root = s[:rank].sqrt()
+            delta[f"{k}.left"], delta[f"{k}.right"] = (u[:, :rank]*root).half().contiguous(), (root[:, None]*w[:rank]).half().contiguous()
+        else: delta[k] = v.half().contiguous()
     folder = Path(folder); folder.mkdir(parents=True, exist_ok=True)
-    info = {**getattr(clf, "card", {}), **(card or {}), "base": base, "base_sha256": _sha256(source/"model.safetensors"), "labels": clf.labels, "max_length": clf.max_length}
+    info = {**getattr(clf, "card", {}), **(card or {}), "base": base, "base_sha256": sha, "labels": clf.labels, "max_length": clf.max_length}
     write_whole(folder/"delta.safetensors", save(delta, metadata={"format": "pt"}))
     write_whole(folder/"card.json", json.dumps(info, indent=1, ensure_ascii=False))
     return folder

@@ -96,7 +96,7 @@ def find_spans(w, part_of, words, random, seed, options) -> tuple: # {span pair:
     if random: return _spans.random_spans(part_of, seed, words=words), ()
     return _spans.span_scores(w, part_of, words=words, **options)
 
-# %% ../../nbs/24_explain.ipynb #0d0c982d
+# %% ../../nbs/24_explain.ipynb #91b92955
 kinds_of_call = ("token", "pair", "span", "combined")
 
 def explain(clf,                  # a `Classifier`
@@ -130,6 +130,9 @@ def _check_call(clf, data, m, k, output, absent, options, many):
         if many and not any(o in options_of(r[n]) for r in methods.values() for n in r): raise ValueError(f"unknown option {o!r}: no method takes it")
     if output is not None: check_choice(output, outputs[:4], "output to explain")
     if absent is not None: check_choice(absent, absences, "absence")
+    a = absent or reg.info(m)["absent"]
+    if reg.info(m)["style"] == "game" and reg.info(m)["needs"] != "nothing" and a not in clf.absences and (absent or clf.family != "function"):
+        raise ValueError(f"method {m!r} removes words by absent={a!r}, which {clf.name} cannot do: pass absent={' or '.join(map(repr, clf.absences))}")
     if reg.info(m)["needs"] in ("gradients", "attention") and clf.family == "function": raise ValueError(f"method {m!r} needs {reg.info(m)['needs']}, which {clf.name} does not have: it is only a function. Methods that only ask for probabilities: {', '.join(n for n in reg if reg.info(n)['needs'] == 'probabilities')}")
     if k != "token":
         for x in data:

@@ -6,12 +6,13 @@
 __all__ = ['metrics', 'Noted', 'Skip', 'note_of', 'Context', 'keep', 'drop', 'ranked', 'importance', 'unusable', 'own_seed',
            'share_count', 'average_precision', 'options_of', 'check_options', 'score', 'result_rows', 'direction']
 
-# %% ../../nbs/30_metrics.ipynb #c91fe2cc
+# %% ../../nbs/30_metrics.ipynb #53d8fdf6
 import inspect, math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .. import core
 from ..core import Ask, Explanation, Registry, check_choice, play, seed_for
 
 # %% ../../nbs/30_metrics.ipynb #c1b2e041
@@ -120,15 +121,14 @@ def average_precision(scores,          # one per retrieved item
     found, taken = np.cumsum(h)[last], np.flatnonzero(last)+1
     return float((np.diff(found, prepend=0)/n_gold * found/taken).sum())
 
-# %% ../../nbs/30_metrics.ipynb #6177712b
+# %% ../../nbs/30_metrics.ipynb #f3da008b
 def options_of(name:str) -> dict: # option -> default
     "The options of a metric"
-    return {k: p.default for k, p in list(inspect.signature(metrics[name]).parameters.items())[1:]}
+    return core.options_of(metrics[name])
 
 def check_options(name:str, options:dict) -> dict:
     "`options` if the metric `name` has them all"
-    for k in options: check_choice(k, options_of(name), f"option of metric {name!r}")
-    return options
+    return core.check_options(metrics[name], options, f"metric {name!r}")
 
 # %% ../../nbs/30_metrics.ipynb #f998229a
 def score(metric,    # a registered name, or a function

@@ -5,29 +5,37 @@
 # %% auto #0
 __all__ = ['list_metrics', 'contexts', 'evaluate']
 
-# %% ../../nbs/34a_evaluate.ipynb #b0577abf
+# %% ../../nbs/34a_evaluate.ipynb #552db62c
 import inspect, json
 from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 
-from ..core import Explanation, _json_safe, check_choice
+from ..core import Explanation, _json_safe, absences, check_choice
 from ..engine import Engine, Job, engine_for
-from .base import Context, check_options, metrics as registry, result_rows
+from .base import Context, check_options, metrics as registry, options_of, result_rows
 from . import erasure, soft, unified
 from .unified import average_budget_all, average_budgets
 
-# %% ../../nbs/34a_evaluate.ipynb #92cfdf46
+# %% ../../nbs/34a_evaluate.ipynb #2947b937
 def list_metrics() -> pd.DataFrame: # one row per metric
     "Every metric with its paper, formula, direction, range and cost"
     t = registry.table()
     return t[[c for c in ("name", "paper", "formula", "direction", "range", "kinds", "cost", "description") if c in t]]
 
-def _wanted(spec) -> list: # (name, options)
+def _wanted(clf, spec) -> list: # (name, options)
     if isinstance(spec, str): spec = [spec]
     items = spec.items() if isinstance(spec, Mapping) else [(m, {}) if isinstance(m, str) else m for m in spec]
-    return [(name, check_options(name, dict(o))) for name, o in ((check_choice(n, registry, "metric"), o) for n, o in items)]
+    return [(name, _possible(clf, name, check_options(name, dict(o)))) for name, o in ((check_choice(n, registry, "metric"), o) for n, o in items)]
+
+def _possible(clf, name, options): # the options, if this model can be asked so
+    o = {**options_of(name), **options}
+    if "perturb" in o and clf.family == "function": raise ValueError(f"metric {name!r} scales embeddings, and {clf.name} is only a function: use a metric that removes words, with absent={' or '.join(map(repr, clf.absences))}")
+    for k in ("absent", "zero"):
+        if o.get(k) in absences and o[k] not in clf.absences:
+            raise ValueError(f"metric {name!r} removes words by {k}={o[k]!r}, which {clf.name} cannot do: pass metrics={{{name!r}: {{{k!r}: {clf.absences[0]!r}}}}}; possible are {', '.join(clf.absences)}")
+    return options
 
 def contexts(clf, explanations, seed:int=0, steps:int=3) -> list: # one `Context` per explanation
     "What each metric may know about each explanation: players, the matching span explanation, dataset averages"
@@ -39,7 +47,7 @@ def contexts(clf, explanations, seed:int=0, steps:int=3) -> list: # one `Context
     return [Context(e, players=clf.encode(e.instance).players, reference=spans.get((e.instance, e.base)), seed=seed, avg_gold=float(np.mean(sizes)) if sizes else None,
                     theta=theta if chance(e) else None, theta_all=theta_all if chance(e) else None) for e in explanations]
 
-# %% ../../nbs/34a_evaluate.ipynb #615c7e36
+# %% ../../nbs/34a_evaluate.ipynb #ce262cef
 def evaluate(clf,                    # a `Classifier`
              explanations,           # an `Explanation` or many, of any kinds and methods
              metrics=("unified_comprehensiveness", "unified_sufficiency", "complexity"), # names, (name, options) pairs, or {name: options}
@@ -50,7 +58,7 @@ def evaluate(clf,                    # a `Classifier`
     explanations = [explanations] if isinstance(explanations, Explanation) else list(explanations)
     for e in explanations:
         if not isinstance(e, Explanation): raise ValueError(f"evaluate takes explanations, got {type(e).__name__}; Explanation.from_scores makes one of plain scores")
-    wanted, engine = _wanted(metrics), engine_for(clf, engine)
+    wanted, engine = _wanted(clf, metrics), engine_for(clf, engine)
     before, jobs, slots, out = engine.stats["run"], [], [], []
     for c in contexts(clf, explanations, seed):
         for name, options in wanted:

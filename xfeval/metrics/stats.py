@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['paired_tests', 'bootstrap_interval', 'reasons', 'summarise', 'compare', 'holm', 'compare_methods', 'method_means',
-           'rank_agreement', 'diagnosticity_table', 'truth_table']
+           'rank_agreement', 'wins', 'diagnosticity_table', 'truth_table', 'stratified_mean', 'relation']
 
 # %% ../../nbs/34_stats.ipynb #8736ccc4
 import itertools, math, warnings
@@ -142,27 +142,39 @@ def rank_agreement(df:pd.DataFrame, over:str="method") -> pd.DataFrame: # square
         return float(st.kendalltau(both[a], both[b]).statistic)
     return pd.DataFrame({b: {a: tau(a, b) for a in m} for b in m})
 
-# %% ../../nbs/34_stats.ipynb #431b9eef
-def _diagnosticity_row(good, bad, ties, unit, **interval):
-    both = good[[unit, "value"]].merge(bad[[unit, "value"]], on=unit, suffixes=("_u", "_v"))
+# %% ../../nbs/34_stats.ipynb #ea83a39b
+def _contest(good, bad, on, ties): # share of draws beaten and tied, per unit and whatever else pairs agree in
+    both = good[[*on, "value"]].merge(bad[[*on, "value"]], on=on, suffixes=("_u", "_v"))
     higher = (good.direction.iloc[0] if len(good) else "higher") != "lower"
-    both["win"], both["tie"] = preferred(both.value_u, both.value_v, ties, higher)
-    per = both.groupby(unit, sort=False)[["win", "tie"]].mean().dropna()
-    lo, hi = bootstrap_interval(per.win, **interval)
-    return dict(diagnosticity=per.win.mean(), low=float(lo), high=float(hi), ties=per.tie.mean(), n=len(per), skipped=good[unit].nunique()-len(per))
+    both["value"], both["tie"] = preferred(both.value_u, both.value_v, ties, higher)
+    return both.groupby(on, sort=False)[["value", "tie"]].mean().reset_index()
+
+def _diagnosticity_row(won, unit, n, seeds=None, **interval):
+    won = won.dropna(subset="value"); per = won.groupby(unit, sort=False)[["value", "tie"]].mean()
+    lo, hi = bootstrap_interval(per.value, **interval)
+    each = won.groupby(seeds).value.mean() if seeds else ()
+    return dict(diagnosticity=per.value.mean(), low=float(lo), high=float(hi), ties=per.tie.mean(), n=len(per), skipped=n-len(per),
+                **(dict(seeds=len(each), seed_sd=each.std(ddof=1)) if seeds else {}))
+
+def wins(df:pd.DataFrame, random:str="random", # the method that is known to be bad
+         over:str="method", by=("metric", "part"), ties:str="strict", unit:str="instance",
+         seeds:str|None=None) -> pd.DataFrame: # `value`: the share of random explanations of the same unit (and seed) that are beaten
+    "Each metric's verdict on each explanation against random ones"
+    by = [by] if isinstance(by, str) else list(by); on = [unit, *([seeds] if seeds else [])]
+    for c in [over, "value", "direction", *on, *by]: check_choice(c, df.columns, "column")
+    check_choice(random, df[over].unique(), over)
+    out = [_contest(u, g[g[over] == random], on, ties).assign(**dict(zip(by, key)), **{over: m}, total=u[unit].nunique())
+           for key, g in df.groupby(by, sort=False, dropna=False) for m, u in g[g[over] != random].groupby(over, sort=False)]
+    return pd.concat(out, ignore_index=True)[[*by, over, *on, "value", "tie", "total"]]
 
 def diagnosticity_table(df:pd.DataFrame, random:str="random", # the method that is known to be bad
-                        over:str="method", by=("metric", "part"), ties:str="strict", unit:str="instance", level:float=.95, n_resamples:int=2000, seed:int=0) -> pd.DataFrame:
+                        over:str="method", by=("metric", "part"), ties:str="strict", unit:str="instance",
+                        seeds:str|None=None, # column of the model's seed: pairs are formed within it, and it adds `seeds` and `seed_sd`, the standard deviation between them
+                        level:float=.95, n_resamples:int=2000, seed:int=0) -> pd.DataFrame:
     "How often each metric prefers each method to random explanations"
-    by = [by] if isinstance(by, str) else list(by)
-    for c in [over, unit, "value", "direction", *by]: check_choice(c, df.columns, "column")
-    check_choice(random, df[over].unique(), over)
-    rows = []
-    for key, g in df.groupby(by, sort=False, dropna=False):
-        bad = g[g[over] == random]
-        rows += [dict(zip(by, key), **{over: m}, **_diagnosticity_row(u, bad, ties, unit, level=level, n_resamples=n_resamples, seed=seed_for(seed, *map(str, key), m)))
-                 for m, u in g[g[over] != random].groupby(over, sort=False)]
-    return pd.DataFrame(rows)
+    w = wins(df, random, over, by, ties, unit, seeds); by = [by] if isinstance(by, str) else list(by)
+    return pd.DataFrame([dict(zip([*by, over], key), **_diagnosticity_row(g, unit, g.total.iloc[0], seeds, level=level, n_resamples=n_resamples, seed=seed_for(seed, *map(str, key))))
+                         for key, g in w.groupby([*by, over], sort=False, dropna=False)])
 
 def truth_table(df:pd.DataFrame, grade:str="grade", # column: 0 for the true rationale, up to 1
                 by=("metric", "part"), ties:str="strict", unit:str="instance", level:float=.95, n_resamples:int=2000, seed:int=0) -> pd.DataFrame:
@@ -173,6 +185,48 @@ def truth_table(df:pd.DataFrame, grade:str="grade", # column: 0 for the true rat
     rows = []
     for key, g in df.groupby(by, sort=False, dropna=False):
         good = g[g[grade] == 0].groupby([unit, "direction"], as_index=False, sort=False).value.mean()
-        rows += [dict(zip(by, key), **{grade: v}, **_diagnosticity_row(good, bad, ties, unit, level=level, n_resamples=n_resamples, seed=seed_for(seed, *map(str, key), v)))
+        rows += [dict(zip(by, key), **{grade: v}, **_diagnosticity_row(_contest(good, bad, [unit], ties), unit, good[unit].nunique(), level=level, n_resamples=n_resamples, seed=seed_for(seed, *map(str, key), v)))
                  for v, bad in g[g[grade] > 0].groupby(grade)]
     return pd.DataFrame(rows)
+
+# %% ../../nbs/34_stats.ipynb #e99a800c
+def stratified_mean(df:pd.DataFrame, strata:str="dataset", unit:str="instance", value:str="value",
+                    level:float=.95, n_resamples:int=2000, seed:int=0) -> dict: # value, low, high, n
+    "Mean over strata of their means over units, with an interval from units drawn within each stratum"
+    for c in (strata, unit, value): check_choice(c, df.columns, "column")
+    cells = [g.to_numpy() for _, g in df.dropna(subset=value).groupby([strata, unit], sort=False)[value].mean().groupby(level=0, sort=False)]
+    if not cells: return dict(value=math.nan, low=math.nan, high=math.nan, n=0)
+    rng = np.random.default_rng(seed)
+    draws = np.mean([c[rng.integers(0, len(c), (n_resamples, len(c)))].mean(1) for c in cells], 0)
+    low, high = np.quantile(draws, [(1-level)/2, (1+level)/2]) if max(map(len, cells)) > 1 else (math.nan, math.nan)
+    return dict(value=float(np.mean([c.mean() for c in cells])), low=float(low), high=float(high), n=sum(map(len, cells)))
+
+# %% ../../nbs/34_stats.ipynb #f531dc9c
+def relation(table:pd.DataFrame, features, # columns
+             target:str,                   # another column
+             unit:str|None=None,           # column whose rows belong together
+             level:float=.95, n_resamples:int=1000, seed:int=0) -> pd.DataFrame: # one row per feature
+    "Rank correlation of each feature with a target"
+    for c in [target, *features, *([unit] if unit else [])]: check_choice(c, table.columns, "column")
+    rows = []
+    for f in features:
+        t = table[[f, target, *([unit] if unit else [])]].dropna(); x, y = t[f].to_numpy(), t[target].to_numpy()
+        note = "fewer than four rows" if len(t) < 4 else "constant" if len(set(x)) < 2 or len(set(y)) < 2 else ""
+        r = dict(feature=f, rho=math.nan, low=math.nan, high=math.nan, p=math.nan, n=len(t), note=note)
+        if not note:
+            s, draws = st.spearmanr(x, y), _rho_draws(x, y, t[unit].to_numpy() if unit else np.arange(len(t)), n_resamples, np.random.default_rng(seed_for(seed, f)))
+            r.update(rho=float(s.statistic), p=float(s.pvalue))
+            if len(draws) < .9*n_resamples: r.update(note="too rare for an interval", p=math.nan if unit else r["p"])
+            else:
+                r.update(zip(("low", "high"), map(float, np.quantile(draws, [(1-level)/2, (1+level)/2]))))
+                if unit: r["p"] = min(1., 2*(min((draws <= 0).sum(), (draws >= 0).sum())+1)/(len(draws)+1))
+        rows.append(r)
+    return pd.DataFrame(rows).assign(p_holm=lambda d: holm(d.p))[["feature", "rho", "low", "high", "p", "p_holm", "n", "note"]]
+
+def _rho_draws(x, y, unit, n_resamples, rng): # correlations of resampled units; those of constant samples are left out
+    _, who = np.unique(unit, return_inverse=True); members = np.split(np.argsort(who, kind="stable"), np.cumsum(np.bincount(who))[:-1]); out = []
+    for _ in range(n_resamples):
+        ix = np.concatenate([members[k] for k in rng.integers(0, len(members), len(members))])
+        a, b = st.rankdata(x[ix]), st.rankdata(y[ix]); a, b = a-a.mean(), b-b.mean(); size = math.sqrt((a@a)*(b@b))
+        if size > 0: out.append(a@b/size)
+    return np.array(out)

@@ -192,7 +192,7 @@ class BertStudent(_Student):
         x, a = self.states(ids, part, mask, tags is None)
         return self.out(x[:, 0]), _renormalise(a[:, :, 0].mean(1), content), None if tags is None else self.tag_loss(x, tags, mask)
 
-# %% ../../nbs/39_students.ipynb #40593659
+# %% ../../nbs/39_students.ipynb #16a3d518
 @students("bilstm", attention="none", strategies="multitask")
 class LSTMStudent(_Student):
     "A bidirectional LSTM, classified from the maximum over its states"
@@ -212,10 +212,10 @@ class LSTMStudent(_Student):
         x = self.words(ids); x = torch.stack([x, x.gather(1, back.expand(B, T, x.shape[-1]))])
         g = (x.reshape(2, B*T, -1) @ self.inp + self.bias).reshape(2, B, T, 4*H)
         h = c = g.new_zeros(2, B, H); out = []
-        for t in range(T):
-            z = g[:, :, t] + h @ self.rec
-            i, f, o = z[..., :3*H].sigmoid().chunk(3, -1)
-            c = f*c + i*z[..., 3*H:].tanh(); h = o*c.tanh(); out.append(h)
+        for z in g.unbind(2):
+            gates, new = (z + h @ self.rec).split([3*H, H], -1)
+            i, f, o = gates.sigmoid().chunk(3, -1)
+            c = f*c + i*new.tanh(); h = o*c.tanh(); out.append(h)
         s = torch.stack(out, 2)
         return torch.cat([s[0], s[1].gather(1, back.expand(B, T, H))], -1)
     def pool(self, s, content): return s.masked_fill(~content[..., None], -1e4).amax(1), None
