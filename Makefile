@@ -9,7 +9,7 @@ JOBS    ?=
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: setup results test lab bench docs notebooks clean
+.PHONY: setup results test lab bench soak docs notebooks clean
 
 setup: $(READY)
 
@@ -28,13 +28,16 @@ results: $(READY)  ## PROFILE=smoke|demo|laptop|paper ONLY=name DRY=1 JOBS=2
 test: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-lab: $(READY)
-	@$(BIN)/jupyter lab --notebook-dir=nbs
+lab: $(READY)  ## JupyterLab on the explorer
+	@$(BIN)/jupyter lab --notebook-dir=nbs nbs/explorer.ipynb
 
-bench: $(READY)
-	@$(BIN)/python benchmarks/engine.py
+bench: $(READY)  ## BENCH="--only 2,8 --device cuda --setup-peers": side by side with other libraries, into benchmarks/results.json
+	@$(BIN)/python benchmarks/peers.py $(BENCH)
 
-docs: $(READY)
+soak: $(READY)  ## long fault tests: killed runs, small disks, many strange inputs
+	@XFEVAL_SOAK=1 $(BIN)/python -m pytest tests/soak
+
+docs: $(READY)  ## a site to browse, in _docs
 	@$(BIN)/python -m xfeval.docs
 
 notebooks: $(READY)  ## after editing notebooks: export the library, clean, regenerate the README

@@ -236,7 +236,7 @@ def sampling(race, o):
     "captum ShapleyValueSampling with the same permutations"
     from captum.attr import ShapleyValueSampling
     clf, out = race.clf, []
-    for tokens, samples, goals in ((25, 3 if o.quick else 25, (3.5, 1.1)), (100, 1 if o.quick else 4, (None, None))):
+    for tokens, samples, goals in ((25, 3, (3.5, 1.1)),) if o.quick else ((25, 25, (3.5, 1.1)), (100, 4, (None, None))):
         c = Captum(clf, corpus(clf, tokens, 1)[0]); n = len(c.e.players); rng = np.random.default_rng(0); p = np.array([rng.permutation(n) for _ in range(samples)])
         svs = ShapleyValueSampling(c); svs.permutation_generator = lambda k, m: (tuple(q) for q in p.tolist())
         run = lambda size, m=samples: svs.attribute(c.ids, c.base, feature_mask=c.feature, n_samples=m, perturbations_per_eval=size)
@@ -270,7 +270,7 @@ def layers(race, o):
     "captum LayerConductance over all layers"
     from captum.attr import LayerConductance
     clf, out = race.clf, []
-    for tokens, goal in ((25, 4), (100, None)):
+    for tokens, goal in ((25, 4),) if o.quick else ((25, 4), (100, None)):
         x = corpus(clf, tokens, 1)[0]; e = clf.encode(x); t = tops(clf, [x]); steps = 8 if o.quick else 50
         b = clf.batch([e]); view = clf.as_module(b, "logit_top", t); E, B = (torch.tensor(v[0])[None].to(clf.device) for v in (clf.embeddings([e]), clf.baselines([e], "pad")))
         def captum():
@@ -298,7 +298,6 @@ def shap_(race, o):
             with torch.inference_mode(): out.append(clf.model(**tok(list(map(str, texts[s:s+64])), return_tensors="pt", padding=True).to(clf.device)).logits.softmax(-1).cpu().numpy())
         return np.concatenate(out)
     piped = lambda texts: np.array([[dict((d["label"], d["score"]) for d in r)[l] for l in clf.model.config.id2label.values()] for r in pipe(list(map(str, texts)))])
-    quiet = lambda f: contextlib.redirect_stderr(io.StringIO()).__enter__() and f()
     def partition(f, x): return shap.Explainer(f, shap.maskers.Text(tok), silent=True)([x.texts[0]], max_evals=rows, batch_size=64).values[0]
     def kernel(f, x, t):
         words = np.array(x.words); np.random.seed(0)

@@ -145,6 +145,47 @@ def test_other_mistakes(folder, tmp_path):
     assert "folder" in bad("explain", "--out", tmp_path, given=LINE) and "use --seed" in bad("explain", "--model", folder, "-o", "seed=1", given=LINE)
     assert "metric.name=value" in bad("evaluate", "-o", "steps=3", given=LINE) and "did you mean 'steps'" in bad("evaluate", "--metric", "deletion", "-o", "deletion.step=3", given=LINE)
 
+MISTAKES = {"bad option": dict(list=["--colour", "x"], explain=["--colour", "x"], evaluate=["--colour", "x"], results=["--colour", "x"], **{"export-exnli": ["--colour", "x"]}, explore=["--colour", "x"], doctor=["--colour", "x"]),
+            "bad value": dict(explain=["--seed", "many"], evaluate=["--seed", "many"], results=["--jobs", "many"], **{"export-exnli": ["--n", "0", "--out", "x"]}, explore=["--port", "70000"]),
+            "missing file": dict(explain=["nowhere.jsonl"], evaluate=["nowhere.jsonl"], **{"export-exnli": ["--data", "xnli", "--path", "nowhere", "--out", "x"]}, explore=["--model", "nowhere/folder"]),
+            "unknown method": dict(explain=["--method", "shaply"], evaluate=["--metric", "delition"], **{"export-exnli": ["--method", "shaply", "--out", "x"]}, explore=["--method", "shaply"]),
+            "unknown model": dict(explain=["--model", "tiny-bert-nly"], evaluate=["--model", "tiny-bert-nly"], **{"export-exnli": ["--model", "tiny-bert-nly", "--out", "x"]}, explore=["--model", "tiny-bert-nly"]),
+            "unknown name": dict(list=["metods"], explain=["--data", "demo-nly"], results=["--profile", "demmo"], **{"export-exnli": ["--aligner", "statistic", "--out", "x"]}, explore=["--data", "demo-nly"]),
+            "surplus": dict(list=["methods", "metrics"], explain=["a", "b"], evaluate=["a", "b"], results=["a"], **{"export-exnli": ["a"]}, explore=["a"], doctor=["a"])}
+
+@pytest.mark.parametrize("mistake, command", [(m, c) for m, commands in MISTAKES.items() for c in commands])
+def test_every_mistake_of_every_command_is_one_line(mistake, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path); x = to_instance(dict(parts=PARTS)); line = json.dumps(Explanation.from_scores(x, range(x.n_words)).to_dict()) if command == "evaluate" else LINE
+    said = bad(command, *MISTAKES[mistake][command], given=None if "--data" in MISTAKES[mistake][command] else line)
+    known = [a for a in MISTAKES[mistake][command] if not a.startswith("--") and a not in ("x", "0", "xnli")]
+    assert any(a in said for a in known) or mistake in ("bad option", "bad value"), said
+    if mistake in ("unknown method", "unknown model", "unknown name"): assert "did you mean" in said
+    assert list(tmp_path.iterdir()) == []
+
+def test_export_does_not_overwrite(tmp_path):
+    (tmp_path/"there").mkdir(); (tmp_path/"there"/"notes.txt").write_text("mine")
+    assert "--overwrite" in bad("export-exnli", "--out", tmp_path/"there")
+    assert "xx" in bad("export-exnli", "--langs", "de,xx", "--out", tmp_path/"new") and (tmp_path/"there"/"notes.txt").read_text() == "mine"
+
+def test_export_writes_a_dataset(tmp_path):
+    said = good("export-exnli", "--data", "demo-xnli", "--model", "minilm-nli", "--method", "input_x_gradient", "--langs", "de", "--n", 4, "--out", tmp_path/"mine", "--quiet")
+    assert said.strip() == str(tmp_path/"mine") and (tmp_path/"mine"/"README.md").is_file() and list((tmp_path/"mine").rglob("de.*"))
+
+def test_explore_is_served_by_voila_on_this_machine_only(monkeypatch):
+    monkeypatch.delenv("XFEVAL_EXPLORER", raising=False); command = good("explore", "--dry", "--port", 0, "--no-browser")
+    assert "-m voila" in command and "explorer.ipynb" in command and "--no-browser" in command and "127.0.0.1" in command and "0.0.0.0" not in command
+
+def test_explore_ends_with_the_server(monkeypatch):
+    import subprocess as sp
+    asked = []; monkeypatch.setattr(sp, "call", lambda command, env: asked.append((command, json.loads(env["XFEVAL_EXPLORER"]))) or 0)
+    assert run("explore", "--port", 0, "--kind", "span", "--method", "attention", "--no-browser").exit_code == 0
+    assert asked[0][1] == dict(model="tiny-bert-nli", method="attention", kind="span")
+
+def test_the_pipe_of_the_readme_prints_a_score():
+    made = good("explain", "--model", "minilm-nli", "--method", "shapley", "--kind", "span", given=json.dumps(dict(parts=PARTS)))
+    table = good("evaluate", "--metric", "unified_comprehensiveness", given=made).splitlines()
+    row = dict(zip(table[0].split(), table[1].split())); assert row["metric"] == "unified_comprehensiveness" and 0 <= float(row["mean"]) <= 1
+
 # ---------------------------------------------------------------- list, results, doctor, help
 
 @pytest.mark.parametrize("what", ["datasets", "methods", "metrics", "models", "profiles"])
@@ -171,7 +212,7 @@ def test_a_check_that_breaks_has_failed(monkeypatch):
     monkeypatch.setitem(checks, "devices", lambda: 1/0)
     assert next(r for r in examine() if r["check"] == "devices")["state"] == "fail"
 
-@pytest.mark.parametrize("command", ["list", "explain", "evaluate", "results", "doctor"])
+@pytest.mark.parametrize("command", ["list", "explain", "evaluate", "results", "export-exnli", "explore", "doctor"])
 def test_help_has_examples(command):
     text = good(command, "--help"); assert "Examples:" in text and f"xfeval {command}" in text
 

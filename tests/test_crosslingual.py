@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score, precision_recall_curve
 from torch import nn
 
-from xfeval.core import Explanation, Gold, Instance, data_root
+from xfeval.core import Explanation, Gold, Instance, data_root, seed_for
 from xfeval.crosslingual import exnli as ex, faithfulness as cl
 from xfeval.data import load_data
 from xfeval.engine import Engine
@@ -134,7 +134,7 @@ def test_the_cells_are_those_of_the_published_table(cells):
     ("IntegratedGradients/L2/loss", "integrated_gradients", dict(output="neg_loss", aggregation="l2", steps=4)), ("Activation/L2/loss", "activation", dict(aggregation="l2")),
     ("LIME//top_prediction", "lime_zaman", dict(output="logit_top", samples=12)), ("Occlusion//loss", "occlusion", dict(output="neg_loss")), ("ShapleyValueSampling//loss", "shapley_sampling", dict(output="neg_loss", samples=2))])
 def test_cells_are_what_explain_gives(cells, clf, data, name, method, options):
-    mine = [e for e in cells["zh"] if e.method == name]; alone = [explain(clf, x, method, **options)[0] for x in data["zh"]]
+    mine = [e for e in cells["zh"] if e.method == name]; alone = [explain(clf, x, method, seed=seed_for(0, "zh"), **options)[0] for x in data["zh"]]
     for a, b in zip(mine, alone, strict=True):
         assert a.target == b.target or name.startswith("Activation")
         assert a.vector() == pytest.approx(b.normalised("l2").vector(), abs=2e-5)
@@ -145,8 +145,16 @@ def test_the_mean_of_signed_gradients_is_noise_behind_a_layer_normalisation(cell
     assert np.abs(g.mean(-1)).max() < 1e-5*np.abs(g).max()
     assert {e.method for e in cells["en"] if any("noise" in n for n in e.notes)} == {"GuidedBackprop/mean/top_prediction", "GuidedBackprop/mean/loss"}
 
+def test_languages_do_not_share_random_numbers(clf, data):
+    "The same text under two languages gets other coalitions, so that sampling noise cannot agree"
+    x = data["en"][0]; y = x.replace(lang="de")
+    a, b = cl.attribute_cells(clf, [x, y], [("ShapleyValueSampling", "")], ["loss"], shapley_samples=2)
+    assert np.abs(a.vector()-b.vector()).max() > 1e-3
+    d = {"en": data["en"], "de": [x.replace(lang="de", links=frozenset((i, i) for i in range(x.n_words))) for x in data["en"]]}
+    assert abs(cl.rho_table(cl.cross_lingual_faithfulness(clf, d, "random")).rho[0]) < .4
+
 def test_the_second_output_of_perturbation_methods_runs_nothing(clf, data):
-    rows = [(m, "") for m in cl._games]; one, two = Engine(clf), Engine(clf)
+    rows = [(m, a) for m, a in cl.cell_rows if not a]; one, two = Engine(clf), Engine(clf)
     cl.attribute_cells(clf, data["de"], rows, ["loss"], lime_samples=12, shapley_samples=2, engine=one); cl.attribute_cells(clf, data["de"], rows, lime_samples=12, shapley_samples=2, engine=two)
     assert one.stats["run"] == two.stats["run"] and two.stats["asked"] > 1.9*one.stats["asked"] - 10
 

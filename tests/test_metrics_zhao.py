@@ -15,7 +15,7 @@ from xfeval.explainers.explain import explain
 from xfeval.metrics import base as metrics_base
 from xfeval.metrics.evaluate import evaluate
 from xfeval.metrics.soft import profile_features, profile_table, profiles, sigma_grid, soft_variants, variant
-from xfeval.metrics.stats import compare_methods, diagnosticity_table, relation, stratified_mean, wins
+from xfeval.metrics.stats import compare_methods, diagnosticity_table, relation, stratified_mean, trust, truth_table, wins
 from xfeval.models import Classifier, new_tiny, value_of
 
 WORDS = "the a man woman dog plays reads guitar book music in park not and person outside".split()
@@ -155,3 +155,17 @@ def test_rows_of_one_unit_are_drawn_together():
     rng = np.random.default_rng(1); one = pd.DataFrame(dict(a=rng.random(25), y=rng.random(25), u=range(25))); many = pd.concat([one]*6)
     width = lambda r: (r.high - r.low)[0]
     assert width(relation(many, ["a"], "y", unit="u", n_resamples=300)) == pytest.approx(width(relation(one, ["a"], "y", unit="u", n_resamples=300)), abs=.15) and width(relation(many, ["a"], "y", n_resamples=300)) < .6*width(relation(one, ["a"], "y", n_resamples=300))
+
+# which metrics to trust
+def test_trust_follows_the_intervals():
+    row = lambda metric, grade, low, value, high: dict(metric=metric, grade=grade, diagnosticity=value, low=low, high=high, ties=0., n=50)
+    t = pd.DataFrame([row("sharp", .25, .55, .6, .7), row("sharp", 1., .9, .95, 1.), row("blunt", .25, .4, .5, .6), row("blunt", 1., .9, .95, 1.), row("weak", .25, .2, .3, .4), row("weak", 1., .6, .7, .8),
+                      row("open", .25, .3, .5, .7), row("open", 1., .4, .6, .8), row("tied", .25, 0., .1, .2), row("tied", 1., .1, .2, .3)])
+    assert trust(t, by="metric").set_index("metric").reading.to_dict() == dict(sharp="trust it", blunt="only for large differences", weak="only for large differences", open="cannot tell", tied="ties or prefers the wrong one")
+    assert trust(t[t.metric == "sharp"], by="metric", clear=.92).reading[0] == "only for large differences"
+
+def test_trust_reads_truth_tables_of_several_models():
+    rng = np.random.default_rng(0)
+    df = pd.DataFrame([dict(model=m, instance=f"x{i}", metric=k, part="", grade=g, direction="higher", value=s*(1-g)+rng.normal(0, .1)) for m in "ab" for i in range(40) for g in (0, .25, 1.) for k, s in (("good", 1.), ("noise", 0.))])
+    r = trust(truth_table(df, by=["model", "metric"]), by=["model", "metric"]).set_index(["model", "metric"]).reading
+    assert r["a", "good"] == r["b", "good"] == "trust it" and r["a", "noise"] != "trust it"

@@ -257,7 +257,8 @@ def test_everything_deleted_from_a_model_without_special_tokens():
 
 def test_missing_tokens_and_wrong_rows_are_refused():
     c = model("bert"); tok = new_tokenizer(TEXTS); tok.mask_token = None; d = Classifier(c.model, tok); e = d.encode(mixed(1)[0])
-    with pytest.raises(ValueError, match="no mask token.*pad, delete or zero_embedding"): d.logits([e], None, "mask")
+    with pytest.raises(ValueError, match="no mask token.*pad, delete or zero_embedding"): d.logits([e], [[False]*len(e.players)], "mask")
+    assert np.isfinite(d.predict([e.instance])).all() and np.isfinite(d.logits([e], [[True]*len(e.players)], "mask")).all()
     with pytest.raises(ValueError, match="unknown absence 'masks'.*did you mean 'mask'"): c.logits([e], None, "masks")
     with pytest.raises(ValueError, match=r"row 0 has 2 entries but instance 'x0' has \d+ players"): c.logits([e], [[True, False]])
     with pytest.raises(ValueError, match="in \\[0, 1\\]"): c.soft_logits([e], [np.full(len(e.players), 2.)])

@@ -244,3 +244,31 @@ def test_metric_table():
     assert got[0, 0] == ("0.5", "normal") and got[1, 0] == ("2.5", "bold") and got[0, 1] == ("0.5", "bold") and got[0, 2][0] == "–"
     assert [t.get_text() for t in ax.get_xticklabels()] == ["comp ↑", "suff ↓", "auprc ↑"] and "n = 2" in ax.get_xlabel()
     plt.close("all")
+
+# ---------------------------------------------------------------- contrast
+
+def variables(css): return dict(re.findall(r"--(\w+):(#[0-9a-fA-F]{3,6})", css))
+def full(h): return h if len(h) == 7 else "#" + "".join(2*c for c in h[1:])
+
+def test_contrast_is_the_one_of_the_guidelines():
+    assert round(P.contrast("#000000", "#ffffff"), 2) == 21 and P.contrast("#777777", "#777777") == 1 and round(P.contrast("#767676", "#ffffff"), 2) == 4.54
+    assert P.contrast((0, 0, 0), "#ffffff") == P.contrast("#ffffff", "#000000")
+
+def test_words_can_be_read_on_every_shade():
+    for theme in (P._light, P._dark):
+        v = variables(theme); ground, ink = full(v["bg"]), full(v["fg"])
+        for hue in (P.positive, P.negative):
+            for a in np.linspace(0, P.strongest, 16): assert P.contrast(ink, (a*P._rgb(hue) + (1-a)*P._rgb(ground))/255) >= 4.5, (theme, hue, a)
+        assert P.contrast(full(v["mute"]), ground) >= 4.5 and min(P.contrast(full(v[c]), ground) for c in ("lp", "ln")) >= 3
+
+def test_numbers_can_be_read_on_every_cell_of_a_metric_table():
+    cmap = plt.get_cmap("Blues")
+    for u in np.linspace(0, 1, 51): assert P.contrast(P.ink_on(cmap(.05+.75*u)), cmap(.05+.75*u)) >= 4.5
+    df = pd.DataFrame([dict(method=f"m{i}", metric="deletion", instance=0, value=v, direction="lower") for i, v in enumerate(np.linspace(0, 1, 9))])
+    ax = P.plot_metric_table(df); image = ax.images[0]; cells = image.cmap(image.norm(image.get_array()))
+    for t in ax.texts: x, y = t.get_position(); assert P.contrast(matplotlib.colors.to_hex(t.get_color()), cells[int(y), int(x)]) >= 4.5
+    plt.close(ax.figure)
+
+def test_blank_colour_map_is_white_in_the_middle_and_symmetric_in_darkness():
+    m = P.colour_map(); assert matplotlib.colors.to_hex(m(.5)) in ("#ffffff", "#fefefe", "#fffefe", "#fefeff")
+    assert abs(P.contrast(m(0.), "#ffffff") - P.contrast(m(1.), "#ffffff")) < 1.5

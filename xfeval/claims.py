@@ -7,9 +7,9 @@ __all__ = ['unavailable', 'predicates', 'Beside', 'beside', 'Reading', 'load_cla
            'average', 'extreme', 'spread', 'narrower', 'steadier', 'steadier_over', 'shrinks', 'setting', 'people',
            'check_claims', 'merge_claims', 'load_items', 'item_needs', 'availability', 'item_files', 'check_outputs']
 
-# %% ../nbs/40a_claims.ipynb #bcbf024b
+# %% ../nbs/40a_claims.ipynb #5ff5eeb9
 import html, re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from .data import list_datasets
 from .models import list_models
 from .report import list_published, published, read_table, table_text
 
-# %% ../nbs/40a_claims.ipynb #ccf92cd0
+# %% ../nbs/40a_claims.ipynb #577ba092
 unavailable = "not available here"
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +34,15 @@ class Beside:
     across: str|None       # key column that the renderings put across
     best: str              # max, min or none: which number is set in bold
     within: list           # bold is decided among the rows that agree in these columns
+    caption: str = ""
+    digits: int = 2        # after the point
 
-    def formats(self, caption="", digits=None) -> dict: # text by file extension
-        head, rows, notes = self._grid(2 if digits is None else digits)
+    def titled(self, caption="", digits=None):
+        "The same with a caption and a number of digits"
+        return replace(self, caption=caption, digits=self.digits if digits is None else digits)
+
+    def formats(self) -> dict: # text by file extension
+        head, rows, notes = self._grid(self.digits); caption = self.caption
         return dict(csv=table_text(self.df), md=_md(head, rows, notes, caption), tex=_tex(head, rows, notes, caption), html=_html(head, rows, notes, caption))
 
     def _repr_html_(self): return self.formats()["html"]
@@ -104,7 +110,7 @@ def _html(head, rows, notes, caption):
     foot = "".join(f'<p class="foot">{esc(n)}</p>' for n in notes)
     return f"<table>{f'<caption>{esc(caption)}</caption>' if caption else ''}<thead>{tops}</thead>\n<tbody>{body}</tbody></table>{foot}\n"
 
-# %% ../nbs/40a_claims.ipynb #d358831e
+# %% ../nbs/40a_claims.ipynb #95c8cfb7
 def _reason(missing, row):
     if isinstance(missing, str): return missing
     if callable(missing): return missing(row) or ""
@@ -152,7 +158,7 @@ def beside(name:str,        # a published table, `sun2025_table03`
         d = d.iloc[np.argsort([order[tuple(r)] for r in d[keys].to_numpy()], kind="stable")].reset_index(drop=True)
     note = []
     for _, r in d.iterrows():
-        why = _reason(missing, r) if pd.isna(r.ours) else _reason(notes, r)
+        why = _reason(notes, r) if pd.notna(r.ours) else "" if pd.isna(r.published) else _reason(missing, r)
         if pd.isna(r.ours) and not why and pd.notna(r.published): raise ValueError(f"{name}: no number of ours and no reason for {r[keys].to_dict()}")
         note.append(f"{unavailable}: {why}" if pd.isna(r.ours) and why else why)
     d["note"] = note

@@ -307,7 +307,7 @@ def evaluate(source:Annotated[str, typer.Argument(metavar="[FILE]", help="Explan
         _print_table(means, as_json, [*many, "method", "kind", "metric", *(["part"] if (means.part != "").any() else []), "mean", *(["low", "high"] if (means.n > 1).any() else []), "n", "direction", *(["reasons"] if means.skipped.any() else [])])
     _say(quiet, f"{len(found)} explanations scored: {asked} model rows")
 
-# %% ../nbs/43_cli.ipynb #c2f9792c
+# %% ../nbs/43_cli.ipynb #2b96e662
 @app.command(epilog=_examples("xfeval results --profile smoke", "xfeval results --profile demo --only sun2025 --dry", "xfeval results --profile demo --jobs 2 --json"))
 def results(profile:Annotated[str, typer.Option(help="smoke, demo, laptop or paper.")]="demo",
             only:Annotated[str, typer.Option(help="Only notebooks whose name contains this.")]="",
@@ -319,18 +319,19 @@ def results(profile:Annotated[str, typer.Option(help="smoke, demo, laptop or pap
     "Re-run the published tables and figures."
     from xfeval.run import run
     if jobs < 0: raise ValueError(f"--jobs must not be negative, got {jobs}")
+    if out is not None and out.exists() and not out.is_dir(): raise ValueError(f"cannot write to {out}: it is not a folder")
     records = run(profile, only, out, jobs, dry, say=lambda text: _say(quiet and not dry, text))
     if as_json: print(json.dumps([{k: v for k, v in r.items() if k != "log"} for r in records], indent=1, default=str))
     failed = [r for r in records if "error" in r]
     for r in failed: _complain(f"{r['name']} failed: {_one_line(r['error'])}")
     if failed: raise typer.Exit(1)
 
-# %% ../nbs/43_cli.ipynb #645f0b7d
+# %% ../nbs/43_cli.ipynb #5b7f3632
 @app.command("export-exnli", epilog=_examples("xfeval export-exnli --data demo-xnli --model minilm-nli --out my-exnli", "xfeval export-exnli --data xnli --path ~/data --langs de,tr --n 100 --method shapley --out my-exnli --overwrite"))
 def export_exnli(data:Annotated[str, typer.Option(help="demo-xnli, controlled-xnli or xnli.")]="demo-xnli",
                  model:Annotated[str, typer.Option(help="A bundled model or a local folder; it explains the English texts.")]="minilm-nli",
                  aligner:Annotated[str, typer.Option(help="How words of two languages are linked.")]="statistical",
-                 out:Annotated[Optional[Path], typer.Option(help="Folder to make.")]=None,
+                 out:Annotated[Optional[Path], typer.Option(help="Folder to make; default: exnli-<data>.")]=None,
                  method:Annotated[str, typer.Option(help="Method for the English rationales, see `xfeval list methods`.")]="integrated_gradients",
                  langs:Annotated[Optional[str], typer.Option(metavar="LANG,LANG", help="Languages besides English; default: all of the data.")]=None,
                  n:Annotated[Optional[int], typer.Option("-n", "--n", help="At most so many instances.")]=None,
@@ -342,8 +343,7 @@ def export_exnli(data:Annotated[str, typer.Option(help="demo-xnli, controlled-xn
     from xfeval.core import check_choice
     from xfeval.data import datasets
     from xfeval.explainers.explain import methods
-    if out is None: raise ValueError("say where the dataset shall go: --out FOLDER")
-    if out.exists() and not overwrite: raise ValueError(f"{out} is there already: choose another folder, or replace it with --overwrite")
+    if out is not None and out.exists() and not overwrite: raise ValueError(f"{out} is there already: choose another folder, or replace it with --overwrite")
     if n is not None and n < 1: raise ValueError(f"-n must be at least 1, got {n}")
     check_choice(data, [d for d in datasets if len(datasets.info(d)["languages"]) > 1], "multilingual dataset"); check_choice(method, methods["token"], "method")
     chosen = None if langs is None else [check_choice(l.strip(), datasets.info(data)["languages"], f"language of {data}") for l in langs.split(",")]

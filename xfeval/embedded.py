@@ -29,21 +29,27 @@ def only_gold(x:Instance) -> Instance|None: # None where one part has no gold wo
     if not all(parts): return None
     return Instance.from_words(parts, x.label, x.lang, f"{x.id}/gold", gold=Gold(tokens=range(sum(map(len, parts)))), fixed=x.fixed)
 
-# %% ../nbs/12_embedded.ipynb #1baa433c
+# %% ../nbs/12_embedded.ipynb #74ad8702
 _nli = dict(corpus="controlled-nli", labels=("entailment", "neutral", "contradiction"), layers=4, width=128, heads=4, max_length=80,
             stages=(dict(n=60_000, only_gold=True, options=dict(clauses=1), batch=64), dict(n=320_000, repeat=dict(role=4))))
-_xnli = dict(_nli, corpus="controlled-xnli", langs=("en", "de", "es", "fr", "vi", "zh", "tr"), stages=(dict(n=140_000, only_gold=True, options=dict(clauses=1), batch=64), dict(n=420_000, repeat=dict(role=4))))
+_shorter = (_nli["stages"][0], dict(n=240_000, repeat=dict(role=4)))
+_xnli = dict(_nli, corpus="controlled-xnli", langs=("en", "de", "es", "fr", "vi", "zh", "tr"), stages=(dict(n=140_000, only_gold=True, options=dict(clauses=1), batch=64), dict(n=420_000, repeat=dict(role=4)), dict(n=280_000, repeat=dict(role=4))))
 _fever = dict(corpus="controlled-fever", labels=("supports", "not enough info", "refutes"), layers=4, width=128, heads=4, max_length=128,
               stages=(dict(n=40_000, only_gold=True, options=dict(distractors=0), batch=64), dict(n=150_000)))
 _one = dict(layers=2, width=64, heads=4, max_length=96, stages=(dict(n=20_000, only_gold=True, batch=64), dict(n=60_000)))
 
+def _long(n): # most is learned on short documents, whole ones come last
+    return (dict(n=2*n, only_gold=True, options=dict(distractors=0), batch=64), dict(n=2*n, options=dict(distractors=0)), dict(n=4*n, options=dict(distractors=3)), dict(n=n, batch=16))
+_document = dict(arch="bert", layers=3, width=96, heads=4, max_length=384, stages=_long(12_000))
 _symbols = "< > ( ) [ ] , ; : 0 1 2 3 4 5 6 7 8 9" # what an agent may find inserted in its text
 
 recipes = {
-    "tiny-bert-nli": dict(_nli, arch="bert"), "tiny-bart-nli": dict(_nli, arch="bart", layers=2), "tiny-gpt-nli": dict(_nli, arch="gpt2"),
+    "tiny-bert-nli": dict(_nli, arch="bert"), "tiny-bart-nli": dict(_nli, arch="bart", layers=2, stages=_shorter), "tiny-gpt-nli": dict(_nli, arch="gpt2", stages=_shorter),
     "tiny-bert-fever": dict(_fever, arch="bert"), "tiny-bart-fever": dict(_fever, arch="bart", layers=2),
     "tiny-bert-sentiment": dict(_one, arch="bert", corpus="controlled-sentiment", labels=("negative", "positive")),
     "tiny-bert-topic": dict(_one, arch="bert", corpus="controlled-topic", labels=("world", "sports", "business", "science")),
+    "tiny-bert-mrc": dict(_document, corpus="controlled-mrc", labels=("true", "false")),
+    "tiny-bert-evinf": dict(_document, corpus="controlled-evinf", labels=("significantly increased", "significantly decreased", "no significant difference")),
     "tiny-mbert-xnli": dict(_xnli, arch="bert"),
 }
 

@@ -187,9 +187,9 @@ def code_for(w:Wish) -> str: # Python
     lines += [f"df = evaluate(clf, ex, {names!r}{call(dict(seed=w.seed) if w.seed else {})})", "for e in ex: e.show()"]
     return "\n".join(lines) + "\n"
 
-# %% ../nbs/46_explorer.ipynb #c1284e4f
+# %% ../nbs/46_explorer.ipynb #ee91d5aa
 _style = """<style>.xf .bars{display:grid;grid-template-columns:max-content minmax(80px,1fr) 4em;gap:2px 10px;align-items:center;font-size:14px;max-width:520px} .xf .bars i{display:block;height:12px;border-radius:2px;background:var(--mute);font-style:normal} .xf .bars .top i{background:var(--lp)}
-.xf .bars>div{display:contents} .xf .bars .top{font-weight:600} .xf .bars span{line-height:1.5} .xf table.rows{font-size:13px;line-height:1.6;width:100%} .xf table.rows thead th{color:var(--mute);font-size:12px} .xf s{color:var(--mute);text-decoration-thickness:1px} .xf td.num,.xf th.num{text-align:end} .xf td.best{font-weight:700} .xf table.rows td.num+td.num{min-width:0;font-size:13px}</style>"""
+.xf .bars>div{display:contents} .xf .bars .top{font-weight:600} .xf .bars span{line-height:1.5} .xf table.rows{font-size:13px;line-height:1.6;width:100%} .xf table.rows thead th{color:var(--mute);font-size:12px} .xf s{color:var(--mute);text-decoration-thickness:1px} .xf td.num,.xf th.num{text-align:end} .xf td.best{font-weight:700} .xf table.rows td.num{min-width:0;font-size:13px} .xf table.said th{white-space:normal;min-width:6em;max-width:11em;overflow-wrap:anywhere} .xf table.said td{min-width:0!important;font-size:13px!important} .xf table.said td.text{width:65%}</style>"""
 
 def prediction_html(a:Answer) -> str: # an HTML fragment
     "What the model says about the whole text"
@@ -211,8 +211,8 @@ def _struck(x, left): # the parts of a text, missing words struck out
 def perturbed_html(x:Instance, t:pd.DataFrame, target:str) -> str: # an HTML fragment
     "Perturbed texts and what the model says about them"
     whole = t.says[0]
-    rows = "".join(f'<tr><th scope="row" style="white-space:normal;min-width:6.5em">{escaped(r["what"])}</th><td>{_struck(x, set(r["left"]))}</td><td class="num">{r[target]:.3f}</td><td class="{"best" if r["says"] != whole else ""}" style="min-width:0">{escaped(r["says"])}</td></tr>' for r in t.to_dict("records"))
-    return _fragment(f'<table class="rows"><thead><tr><th scope="col">what the model reads</th><th scope="col">text</th><th scope="col" class="num">{escaped(target)}</th><th scope="col">says</th></tr></thead><tbody>{rows}</tbody></table>{_style}')
+    rows = "".join(f'<tr><th scope="row">{escaped(r["what"])}</th><td class="text">{_struck(x, set(r["left"]))}</td><td class="num">{r[target]:.3f}</td><td class="{"best" if r["says"] != whole else ""}">{escaped(r["says"])}</td></tr>' for r in t.to_dict("records"))
+    return _fragment(f'<table class="rows said"><thead><tr><th scope="col">what the model reads</th><th scope="col">text</th><th scope="col" class="num">{escaped(target)}</th><th scope="col">says</th></tr></thead><tbody>{rows}</tbody></table>{_style}')
 
 def metrics_html(df:pd.DataFrame) -> str: # an HTML fragment
     "A row per metric and a column per method, the better one in bold"
@@ -242,7 +242,7 @@ def answer_json(a:Answer) -> dict:
     clean = lambda df: json.loads(df.assign(**({"left": df.left.map(list)} if "left" in df else {})).to_json(orient="records"))
     return dict(wish=asdict(a.wish), instance=a.instance.to_dict(), prediction=dict(zip(a.labels, a.probabilities)), explanations=[e.to_dict() for e in a.explanations], perturbed=[clean(t) for t in a.tables], metrics=clean(a.metrics), code=code_for(a.wish))
 
-# %% ../nbs/46_explorer.ipynb #d821fd18
+# %% ../nbs/46_explorer.ipynb #130c8edf
 _look = """<style>.xf-app{max-width:1320px;margin:0 auto} .xf-app .widget-label,.xf-app .jupyter-widgets label{font-weight:500} .xf-spin{display:inline-flex;gap:8px;align-items:center;font:14px system-ui,sans-serif}
 .xf-spin:before{content:"";width:14px;height:14px;border-radius:50%;border:3px solid #8aa;border-top-color:#D55E00;animation:xfturn .8s linear infinite} @keyframes xfturn{to{transform:rotate(360deg)}}
 .xf-say{font:14px/1.5 system-ui,sans-serif} .xf-bad{background:#fdecea;color:#7a1207;border-left:4px solid #b3261e;padding:8px 12px;border-radius:4px} .xf-app h2.xf-h{font:600 15px system-ui,sans-serif;margin:14px 0 2px} .xf-app a.xf-get,.xf-app button.xf-get{font:14px system-ui,sans-serif;display:inline-block;padding:6px 12px;margin:6px 8px 6px 0;border:1px solid #767676;border-radius:4px;background:#fff;color:#1b1b1b;text-decoration:none;cursor:pointer}
@@ -279,19 +279,20 @@ class Explorer:
                       first=W.Textarea(description="Premise", value=w.texts[0], rows=3, **wide), second=W.Textarea(description="Hypothesis", value=w.texts[1] if len(w.texts) > 1 else "", rows=2, **wide),
                       kind=W.ToggleButtons(description="Kind", options=[("words", "token"), ("pairs", "pair"), ("spans", "span")], value=w.kind, style=dict(button_width="72px")),
                       method=pick("Method", methods_of(w.kind), w.method, "how the explanation is made"), other=pick("Compare with", [("(nothing)", ""), *((m, m) for m in methods_of(w.kind))], w.other, "a second method, shown beside the first"),
-                      target=pick("Class", [("(predicted)", ""), *((l, l) for l in labels)], w.target, "the class that is explained"), absent=pick("Absent words", [("(as the paper)", ""), *((a, a) for a in absences)], w.absent, "how words that are gone look to the model"),
+                      target=pick("Class", [("(predicted)", ""), *((l, l) for l in labels)], w.target, "the class that is explained"), absent=pick("Absent words", [("(as in the paper)", ""), *((a, a) for a in absences)], w.absent, "how words that are gone look to the model"),
                       k=W.IntSlider(description="k", value=w.k, min=1, max=12, continuous_update=False, tooltip="how many items are taken away or kept", **wide), view=pick("Picture", views, w.view, "how it is drawn"),
                       effort=pick("Effort", [("quick", "quick"), ("full, as in the papers", "full")], w.effort, "how many rows the model is asked"))
         self.stop = W.Button(description="Stop", disabled=True, tooltip="stop the computation that is running", layout=W.Layout(width="90px")); self.stop.on_click(lambda _: self.cancel())
         self.status, self.says, self.metrics, self.code, self.export = (W.HTML() for _ in range(5))
         self.pictures, self.perturbed = [W.HTML(), W.HTML()], [W.HTML(), W.HTML()]
         self._fill_rows(); self._shape()
-        if w.texts == Wish().texts and len(self.w["row"].options) > 1: self.w["row"].value = 0; self._take_row()
+        if w.texts == Wish().texts and self._rows(): self._start_row(); self._take_row()
         for name, x in self.w.items(): x.observe(lambda c, name=name: self._changed(name), names="value")
         h = lambda text: W.HTML(f'<h2 class="xf-h">{text}</h2>')
-        side = lambda ws: W.HBox([W.Box([x], layout=W.Layout(flex="1 1 420px", min_width="0")) for x in ws], layout=W.Layout(flex_flow="row wrap", width="100%"))
+        self.places = [[W.Box([x], layout=W.Layout(flex="1 1 420px", min_width="0")) for x in ws] for ws in (self.pictures, self.perturbed)]
+        side = lambda ws: W.HBox(ws, layout=W.Layout(flex_flow="row wrap", width="100%"))
         left = W.VBox([h("Text"), *(self.w[n] for n in ("model", "data", "lang", "row", "first", "second")), h("Explanation"), *(self.w[n] for n in ("kind", "method", "other", "target", "k", "absent", "effort", "view")), W.HBox([self.stop, self.status])])
-        right = W.VBox([self.says, h("Explanation"), side(self.pictures), h("Without the words, and with nothing else"), side(self.perturbed), h("Metrics"), self.metrics, h("Code that makes the same result"), self.code, h("Save"), self.export])
+        right = W.VBox([self.says, h("Explanation"), side(self.places[0]), h("Without the words, and with nothing else"), side(self.places[1]), h("Metrics"), self.metrics, h("Code that makes the same result"), self.code, h("Save"), self.export])
         left.add_class("xf-left"); right.add_class("xf-right"); flow = W.Box([left, right]); flow.add_class("xf-flow")
         self.view = W.VBox([W.HTML(_look), flow]); self.view.add_class("xf-app")
 
@@ -317,6 +318,9 @@ class Explorer:
     def _fill_rows(self):
         show = lambda i, x: f"{i+1}. {' / '.join(x.texts)}"
         self._set("row", [("(own text)", -1), *((show(i, x)[:90], i) for i, x in enumerate(self._rows()))], -1)
+
+    def _start_row(self): # the first one whose words interact, where that is known
+        self.w["row"].value = next((i for i, x in enumerate(self._rows()) if x.gold and x.gold.pairs), 0)
 
     def _take_row(self):
         i = self.w["row"].value
@@ -346,7 +350,7 @@ class Explorer:
         elif name in ("data", "lang"):
             if name == "data": self._set("lang", self._langs(v), self.w["lang"].value)
             self._fill_rows(); self._shape()
-            if len(self.w["row"].options) > 1: self.w["row"].value = 0; self._take_row()
+            if self._rows(): self._start_row(); self._take_row()
         elif name == "row": self._take_row()
         elif name == "kind":
             ms = methods_of(v); self._set("method", ms, self.w["method"].value if self.w["method"].value in ms else "shapley"); self._set("other", [("(nothing)", ""), *((m, m) for m in ms)], self.w["other"].value)
@@ -384,6 +388,7 @@ class Explorer:
         self.says.value = prediction_html(got); self.metrics.value = metrics_html(got.metrics); self.code.value = code_html(got.wish); self.export.value = export_html(got)
         for i in range(2):
             here = i < len(got.explanations)
+            for p in self.places: p[i].layout.display = None if here else "none"
             self.pictures[i].value = picture_html(got, i, 430 if two else 700) if here else ""
             self.perturbed[i].value = perturbed_html(got.instance, got.tables[i], got.explanations[i].target) if here else ""
         self.status.value = f'<span class="xf-say" role="status">{got.rows} model rows</span>'

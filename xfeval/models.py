@@ -376,19 +376,21 @@ def _lively_init(model): # every linear map keeps the size of what it gets
     for p in model.parameters(): p.normal_(std=p.shape[-1]**-.5) if p.ndim > 1 else p.add_(torch.randn_like(p)*.1)
     if hasattr(model.base_model, "_tied_weights_keys"): model.tie_weights()
 
-# %% ../nbs/10_models.ipynb #da25f23a
+# %% ../nbs/10_models.ipynb #afc57e87
 @patch
 def batch(self:Classifier, encs, # `Encoded` of each row
           rows=None,             # keep vector over the players of each row; None: everything present
           absent:str="mask",     # mask, pad, delete or zero_embedding
          ) -> Batch:
     "Padded tensors of perturbed texts"
-    encs = list(encs); self._check_absent(absent)
+    encs = list(encs); check_choice(absent, absences + published_absences, "absence")
     which, ids, types, slot, n = _table(encs, self._fill)
     ids, types, slot, n = ids[which], types[which], slot[which], n[which]; present = None
     if rows is not None:
         keep = _keep(encs, rows, bool); here = np.take_along_axis(keep, np.where(slot < 0, keep.shape[1]-1, slot), 1)
-        if absent == "mask": ids[~here] = self.mask_id
+        if not here.all(): self._check_absent(absent)
+        if here.all(): pass
+        elif absent == "mask": ids[~here] = self.mask_id
         elif absent == "pad": ids[~here] = self.pad_id
         elif absent == "zero_embedding": present = here
         elif absent == "id_zero": ids[~here | _emptied(encs, rows, ids.shape[1])] = 0

@@ -55,7 +55,7 @@ def html_table(df:pd.DataFrame, digits:int=3, # digits after the point
     body = "\n".join("<tr>" + "".join(map(cell, r)) + "</tr>" for r in df.itertuples(index=False))
     return f"<table>{f'<caption>{html.escape(caption)}</caption>' if caption else ''}<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>\n"
 
-# %% ../nbs/40_report.ipynb #bc082f5f
+# %% ../nbs/40_report.ipynb #cfd178a2
 class Results:
     "The outputs of one result notebook: named tables and figures in one folder, each recorded"
     def __init__(self, out,           # folder of the run, figures/<profile>
@@ -71,7 +71,7 @@ class Results:
         "Write `df` as CSV, Markdown, LaTeX and HTML, and hand it back for showing"
         if not name.replace("_", "").replace("-", "").isalnum(): raise ValueError(f"table name {name!r} may hold letters, digits, _ and - only")
         caption = f"{caption} ({self.note})" if self.note and caption else caption
-        if hasattr(df, "formats"): made = df.formats(caption, digits)
+        if hasattr(df, "titled"): df = df.titled(caption, digits); made = df.formats()
         else: made = dict(csv=table_text(df), md=(f"{caption}\n\n" if caption else "") + markdown(df, digits or 3), tex=latex(df, digits or 3, caption), html=html_table(df, digits or 3, caption))
         for ext, text in made.items(): self._put(f"tables/{name}.{ext}", text)
         if hasattr(df, "ours"): self._put(f"ours/{name}.csv", table_text(df.ours))

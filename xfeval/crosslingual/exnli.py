@@ -222,7 +222,7 @@ def _card(name, made, facts, checks, licence, warnings):
 
 _hub_licences = {"CC BY 4.0": "cc-by-4.0", "CC BY-NC 4.0": "cc-by-nc-4.0", "Apache-2.0": "apache-2.0", "MIT": "mit"}
 
-# %% ../../nbs/36a_exnli.ipynb #9bb8c66c
+# %% ../../nbs/36a_exnli.ipynb #82ebca83
 _sources = {"demo-xnli": "test", "controlled-xnli": "test", "xnli": "validation"}
 
 def _source(data, langs, n, seed, path):
@@ -243,7 +243,7 @@ def _source(data, langs, n, seed, path):
 
 def threshold_data(name:str,       # of the exported data
                    exclude=(),     # ids that are exported
-                   n:int=100, seed:int=0, path=None) -> tuple: # instances with highlights, and what they are
+                   n:int=60, seed:int=0, path=None) -> tuple: # instances with highlights, and what they are
     "English highlights to fit the threshold on"
     if name == "controlled-xnli": return load_data(name, split="validation", n=n, seed=seed), "controlled-xnli, validation"
     if name == "xnli" and find_files("esnli", "validation", path=path): return load_data("esnli", split="validation", n=n, seed=seed, path=path), "e-SNLI, validation"
@@ -270,7 +270,7 @@ def _write(out, files):
     finally: shutil.rmtree(tmp, ignore_errors=True)
     return out
 
-# %% ../../nbs/36a_exnli.ipynb #d068236c
+# %% ../../nbs/36a_exnli.ipynb #1e1cc7bf
 def _checks(clf, made, data, method, options, validate, seed, engine):
     out, speaks = [], _speaks(clf)
     able = [l for l in made if l in speaks] if validate is None else list(made) if validate else []
@@ -278,9 +278,9 @@ def _checks(clf, made, data, method, options, validate, seed, engine):
     if any(l != "en" for l in able):
         t = validate_exnli(clf, {l: made[l] for l in made if l in able or l == "en"}, method, options, seed, engine)
         out += ["Average precision of the scores that the same method gives in each language, against the projected highlights. English is 1 by construction and no evidence; `chance` is what random scores reach.", _md(t)]
-    else: out.append(f"Skipped: {'it was not asked for' if validate is False else f'{clf.name} was trained on ' + ', '.join(sorted(speaks)) + ' only, so its scores for other languages would say nothing'}.")
+    else: out.append(f"Skipped: {'it was not asked for' if validate is False else f'the card of {clf.name} names no language but ' + ', '.join(sorted(speaks)) + ', so its scores for the others would say nothing'}.")
     left = [l for l in made if l not in able]
-    if able and left: out.append(f"Not made for {', '.join(left)}: the model was not trained on them.")
+    if left and len(able) > 1: out.append(f"Not made for {', '.join(left)}: the model was not trained on them.")
     own = {l: xs for l, xs in data.items() if any(x.gold and x.gold.tokens is not None for x in xs)}
     out.append("### Against the highlights of the source")
     if own: out += ["Precision, recall and F1 of the automatic highlights (words pooled, 95 % interval of F1 over instances).", _md(compare_highlights({l: made[l] for l in own}, own, seed=seed))]
@@ -303,13 +303,14 @@ def export_exnli(data,                # demo-xnli, controlled-xnli, xnli, or {la
                  path=None,           # folder of the data sets
                  threshold:float|None=None,  # of normalised scores; None: fitted on highlights that are not exported
                  validate:bool|None=None,    # check by the other language's attribution; None: in languages the model was trained on
-                 options:Mapping|None=None,  # further arguments of `explain`: output, aggregation, steps ...
+                 options:Mapping|None=None,  # further arguments of `explain`: output, aggregation, steps (20 unless given) ...
                  aligner_options:Mapping|None=None) -> Path: # the folder
     "Write highlights in every language as JSON lines and Parquet with a dataset card and a viewer page"
     check_choice(aligner, aligners, "aligner"); check_choice(method, methods["token"], "token method")
     named = data if isinstance(data, str) else "data"; out = Path(out) if out is not None else Path(f"exnli-{named}"); _free(out, overwrite)
     name, data, text = _source(data, langs, n, seed, path)
     clf = load_model(model) if isinstance(model, (str, Path)) else model; engine = engine_for(clf)
+    options = {**({"steps": 20} if method == "integrated_gradients" else {}), **(options or {})}
     for x in data["en"]: check_choice(x.label, clf.labels, f"label of instance {x.id!r}")
     links = link_parts(data, aligner, text, **dict(aligner_options or {}))
     if threshold is None:
@@ -318,7 +319,7 @@ def export_exnli(data,                # demo-xnli, controlled-xnli, xnli, or {la
     else: how = f"{threshold:.6g} on scores divided by their L2 norm, given"
     made = make_exnli(clf, data, links, threshold, method, options=options, seed=seed, engine=engine)
     info = datasets.info(name) if name in datasets else {}
-    facts = dict(source=f"{name} ({_sources[name]})" if name in _sources else name, model=f"{clf.name} ({clf.fingerprint})", method=method + "".join(f", {k} {v}" for k, v in sorted(dict(options or {}).items())), explained="the label of the instance",
+    facts = dict(source=f"{name} ({_sources[name]})" if name in _sources else name, model=f"{clf.name} ({clf.fingerprint})", method=method + "".join(f", {k} {v}" for k, v in sorted(options.items())), explained="the label of the instance",
                  threshold=how, aligner=f"{aligner}, premise and hypothesis apart" + (f", learned from {len(data['en'])+len(text.get('en', ()))} instances" if aligner == "statistical" else ""), seed=seed)
     checks = _checks(clf, made, data, method, options, validate, seed, engine)
     licence = {"demo-xnli": "CC BY 4.0"}.get(name, info.get("licence", "that of your data"))

@@ -9,7 +9,7 @@ __all__ = ['cell_rows', 'cell_outputs', 'families', 'null_models', 'project', 's
            'cross_lingual_faithfulness', 'shuffle_links', 'null_rho', 'spoil_links', 'aligner_effect', 'steps_table',
            'chosen_steps', 'separation', 'language_f1', 'plot_projection', 'plot_cells']
 
-# %% ../../nbs/36_faithfulness.ipynb #c6ecd8d3
+# %% ../../nbs/36_faithfulness.ipynb #8f749b29
 import math
 from collections.abc import Mapping
 
@@ -23,7 +23,7 @@ from .align import aer, align_instances
 from ..data import datasets, load_data
 from ..engine import Engine, engine_for
 from ..explainers.explain import explain, target_indices
-from ..explainers.gradients import guided, path_gradients, quadrature, word_scores
+from ..explainers.gradients import integrated_gradients
 from ..metrics.base import Skip, average_precision, note_of
 from ..metrics.stats import bootstrap_interval, compare_methods, reasons
 
@@ -151,11 +151,11 @@ def _rho(V, level, n_resamples, seed):
     half = student.ppf((1+level)/2, len(m)-1)*m.std(ddof=1)/math.sqrt(len(m)) if len(m) > 1 else math.nan
     return dict(rho=float(m.mean()), low=float(low), high=float(high), low_lang=float(max(-1., m.mean()-half)), high_lang=float(min(1., m.mean()+half)))
 
-# %% ../../nbs/36_faithfulness.ipynb #1396687c
+# %% ../../nbs/36_faithfulness.ipynb #10c219bb
 cell_rows = tuple((m, a) for m in ("InputXGradient", "Saliency", "GuidedBackprop", "IntegratedGradients", "Activation") for a in ("mean", "L2")) + tuple((m, "") for m in ("LIME", "Occlusion", "ShapleyValueSampling"))
 cell_outputs = dict(top_prediction="logit_top", loss="neg_loss")
 families = dict(gradient=("InputXGradient", "Saliency", "GuidedBackprop", "IntegratedGradients"), perturbation=("LIME", "Occlusion", "ShapleyValueSampling"), activation=("Activation",))
-_games = dict(LIME="lime_zaman", Occlusion="occlusion", ShapleyValueSampling="shapley_sampling")
+_names = dict(InputXGradient="input_x_gradient", Saliency="saliency", GuidedBackprop="guided_backprop", IntegratedGradients="integrated_gradients", Activation="activation", LIME="lime_zaman", Occlusion="occlusion", ShapleyValueSampling="shapley_sampling")
 
 def cell(method, aggregation, output) -> str: # Saliency/L2/loss
     "The name of a cell"
@@ -183,31 +183,16 @@ def best_cells(t:pd.DataFrame,  # a table with method, aggregation and `by`
         rows.append(dict(zip(by, key), best="; ".join(f"{m} {a}".strip() for m, a in zip(top["method"], top["aggregation"].fillna(""))), value=float(top[value].iloc[0])))
     return pd.DataFrame(rows)
 
-# %% ../../nbs/36_faithfulness.ipynb #2f4f47e8
+# %% ../../nbs/36_faithfulness.ipynb #622314b9
 def _steps_of(steps, aggregation, output):
     if not isinstance(steps, Mapping): return int(steps)
     for k in steps: check_choice(k, [(a, o) for a in ("mean", "L2") for o in cell_outputs], "cell of integrated gradients")
     return int(steps.get((aggregation, output), 50))
 
-def _embedding_scores(clf, encs, targets, output, steps, want, baseline):
-    "Per-dimension attributions by (method, steps), each computed once"
-    E, o, U = clf.embeddings(encs), cell_outputs[output], {}
-    for m, a in want:
-        key = (m, _steps_of(steps, a, output) if m == "IntegratedGradients" else 0)
-        if key in U: continue
-        if m == "Activation": U[key] = E
-        elif m == "IntegratedGradients": U[key] = path_gradients(clf, encs, targets, o, baseline, *quadrature("gausslegendre", key[1]))[0]
-        else:
-            if ("plain", 0) not in U: U["plain", 0] = clf.grad(encs, o, targets)
-            G = U["plain", 0]
-            U[key] = [g*e for g, e in zip(G, E)] if m == "InputXGradient" else [np.abs(g) for g in G] if m == "Saliency" else _guided(clf, encs, o, targets, G)
-    return U
+def _language_seed(seed, lang=""): return seed_for(seed, lang) # parallel instances share their id, but must not share their random numbers
 
-def _noise(u, scores): # is nothing left of the dimensions but rounding?
-    return ("the mean over dimensions is zero up to rounding: its ranks are noise",) if np.abs(scores).max(initial=0.) < 1e-5*np.sqrt((np.asarray(u)**2).sum(-1)).max(initial=0.) else ()
-
-def _guided(clf, encs, output, targets, plain):
-    with guided(clf.model) as n: return clf.grad(encs, output, targets) if n else plain
+def _noise(mean, l2): # is nothing left of the dimensions but rounding?
+    return ("the mean over dimensions is zero up to rounding: its ranks are noise",) if np.abs(mean.scores).max(initial=0.) < 1e-5*np.abs(l2.scores).max(initial=0.) else ()
 
 def attribute_cells(clf, instances,
                     rows=cell_rows,           # (method, aggregation) pairs
@@ -219,18 +204,21 @@ def attribute_cells(clf, instances,
     "Token explanations of all instances by every cell of Table 1"
     for r in rows: check_choice(tuple(r), cell_rows, "row of Table 1")
     for o in outputs: check_choice(o, cell_outputs, "output")
-    data, engine = list(instances), engine_for(clf, engine); encs, out = [clf.encode(x) for x in data], []
-    grads, games = [tuple(r) for r in rows if r[1]], [r[0] for r in rows if not r[1]]
+    data, engine, made, out = list(instances), engine_for(clf, engine), {}, []; langs = list(dict.fromkeys(x.lang for x in data))
+    if len(langs) > 1:
+        parts = [attribute_cells(clf, [x for x in data if x.lang == l], rows, outputs, steps, lime_samples, shapley_samples, absent, seed, engine) for l in langs]
+        return [e for o in outputs for m, a in rows for p in parts for e in p if e.method == cell(m, a, o)]
+    own = _language_seed(seed, *langs)
+    def get(m, a, o):
+        k = (m, a, o, _steps_of(steps, a, o) if m == "IntegratedGradients" else 0)
+        extra = dict(aggregation=a.lower()) if a else dict(LIME=dict(samples=lime_samples), ShapleyValueSampling=dict(samples=shapley_samples)).get(m, {})
+        if m == "IntegratedGradients": extra |= dict(steps=k[3], baseline=absent)
+        if k not in made: made[k] = explain(clf, data, _names[m], output=cell_outputs[o], absent=None if a else absent, seed=own, engine=engine, **extra)
+        return made[k]
     for o in outputs:
-        ts = target_indices(clf, data, None, cell_outputs[o], engine)
-        if grads: U = _embedding_scores(clf, encs, ts, o, steps, grads, absent)
-        for m, a in grads:
-            k = _steps_of(steps, a, o) if m == "IntegratedGradients" else 0
-            for e, t, u, s in zip(encs, ts, U[m, k], word_scores(clf, encs, U[m, k], a.lower(), "sum")):
-                out.append(Explanation(e.instance, "token", e.players.tolist(), s.scores[e.players], cell(m, a, o), clf.labels[t], base=m, options=dict(aggregation=a, output=cell_outputs[o], **({"steps": k} if k else {})), notes=(*s.notes, *_noise(u, s.scores))).normalised("l2"))
-        for m in games:
-            extra = dict(LIME=dict(samples=lime_samples), ShapleyValueSampling=dict(samples=shapley_samples)).get(m, {})
-            out += [e.replace(method=cell(m, "", o), base=m).normalised("l2") for e in explain(clf, data, _games[m], output=cell_outputs[o], absent=absent, seed=seed, engine=engine, **extra)]
+        for m, a in rows:
+            notes = [_noise(e, l2) for e, l2 in zip(get(m, a, o), get(m, "L2", o))] if a == "mean" else [()]*len(data)
+            out += [e.replace(method=cell(m, a, o), base=m, notes=(*e.notes, *n)).normalised("l2") for e, n in zip(get(m, a, o), notes)]
     return out
 
 # %% ../../nbs/36_faithfulness.ipynb #6d418e31
@@ -256,7 +244,7 @@ def random_explanations(instances, method:str="random", seed:int=0) -> list:
     "Random word scores, different in every language"
     return [Explanation.from_scores(x, np.random.default_rng(seed_for(seed, x.id, x.lang, method)).standard_normal(x.n_words), method=method) for x in instances]
 
-# %% ../../nbs/36_faithfulness.ipynb #e807cfe6
+# %% ../../nbs/36_faithfulness.ipynb #d8644b8a
 def link_table(data:Mapping,            # {lang: instances} with "en"
                aligner:str="gold", joint:bool=True, # align the concatenation of the parts, or part by part
                **options) -> dict: # {(lang, id): links}
@@ -271,7 +259,7 @@ def cross_lingual_faithfulness(clf, data:Mapping,  # {lang: instances} with "en"
     "Explain texts and translations, and correlate"
     if "en" not in data: raise ValueError(f"data needs the source language 'en', got {', '.join(map(str, data))}")
     engine, links = engine_for(clf, engine), link_table(data, aligner)
-    ex = {l: explain(clf, xs, method, kind, seed=seed, engine=engine, **options) for l, xs in data.items()}
+    ex = {l: explain(clf, xs, method, kind, seed=_language_seed(seed, l), engine=engine, **options) for l, xs in data.items()}
     return cross_lingual(ex["en"], [e for l in data if l != "en" for e in ex[l]], links, joint, unlinked, same_predictions(clf, data, engine) if same_prediction else None)
 
 # %% ../../nbs/36_faithfulness.ipynb #176b59c5
@@ -320,7 +308,7 @@ def aligner_effect(english, other, # explanations
             rows.append(dict(zip(by, key), links=name, aer=aer([t[k] for k in keys], [gold[k] for k in keys]), rho=r.rho, low=r.low, high=r.high, change=g.change.mean(), absolute_change=g.change.abs().mean(), n=r.n, skipped=r.skipped))
     return pd.DataFrame(rows)
 
-# %% ../../nbs/36_faithfulness.ipynb #fa9fc134
+# %% ../../nbs/36_faithfulness.ipynb #dce2e6b9
 def _mean_ap(explanations):
     ap = [average_precision(_steady(e.scores), [w in e.instance.gold.tokens for w in e.items], len(e.instance.gold.tokens)) for e in explanations if e.instance.gold and e.instance.gold.tokens]
     return float(np.nanmean(ap)) if ap else math.nan
@@ -333,11 +321,11 @@ def steps_table(clf, data:Mapping, # {lang: instances} with "en", validation dat
     for o in outputs:
         ts = {l: target_indices(clf, xs, None, cell_outputs[o], engine) for l, xs in data.items()}
         for m in sorted(steps):
-            U = {l: path_gradients(clf, encs[l], ts[l], cell_outputs[o], absent, *quadrature("gausslegendre", int(m))) for l in data}
             for a in ("mean", "L2"):
-                made = {l: [Explanation(e.instance, "token", e.players.tolist(), s.scores[e.players], "IG") for e, s in zip(encs[l], word_scores(clf, encs[l], U[l][0], a.lower(), "sum"))] for l in data}
+                got = {l: integrated_gradients(clf, encs[l], ts[l], cell_outputs[o], None, steps=int(m), baseline=absent, aggregation=a.lower()) for l in data}
+                made = {l: [Explanation(e.instance, "token", e.players.tolist(), s.scores[e.players], "IG") for e, s in zip(encs[l], got[l])] for l in data}
                 r = rho_table(cross_lingual(made["en"], [e for l in data if l != "en" for e in made[l]], links)).iloc[0]
-                rows.append(dict(output=o, aggregation=a, steps=int(m), rho=r.rho, low=r.low, high=r.high, map=_mean_ap(made["en"]), completeness_error=float(np.mean(np.abs(np.concatenate([U[l][1] for l in data])))), n=r.n))
+                rows.append(dict(output=o, aggregation=a, steps=int(m), rho=r.rho, low=r.low, high=r.high, map=_mean_ap(made["en"]), completeness_error=float(np.mean([abs(s.facts["delta"]) for l in data for s in got[l]])), n=r.n))
     df = pd.DataFrame(rows)
     for c in ("rho", "map"):
         best = df[c].round(9).fillna(-math.inf).groupby([df.output, df.aggregation]).idxmax()

@@ -138,7 +138,7 @@ def _check_call(clf, data, m, k, output, absent, options, many):
         for x in data:
             if len(x.sizes) < 2: raise ValueError(f"{k} explanations need two parts, instance {x.id!r} has one")
 
-# %% ../../nbs/24_explain.ipynb #4f0c22a3
+# %% ../../nbs/24_explain.ipynb #33da7728
 def _scores(clf, data, plan, target, output, absent, seed, engine, options):
     "Raw scores (word vectors or directed matrices) of every method and base kind, all games in one pool"
     need = dict.fromkeys((m, _base_kind(k)) for m, k in plan)
@@ -154,10 +154,10 @@ def _scores(clf, data, plan, target, output, absent, seed, engine, options):
                 jobs.append(Job(x, lambda n, fn=fn, r=rngs[i], mine=mine: fn(n, r, **mine), o, a, int(ts[i]))); where.append((m, k, i))
             out[m, k] = [dict(target=int(t), options=dict(mine, output=o, absent=a, seed=seed)) for t in ts]
         else:
-            start, rows = time.perf_counter(), clf.rows
-            res = fn(clf, encs, ts, o, rngs, **mine) if data else []
-            each = (time.perf_counter()-start)/max(1, len(data)), (clf.rows-rows)//max(1, len(data))
-            out[m, k] = [dict(target=int(t), options=dict(mine, output=o, seed=seed), scores=a.scores, notes=a.notes, facts=a.facts, seconds=each[0], forwards=each[1]) for a, t in zip(res, ts)]
+            out[m, k] = []
+            for c in (slice(s, s+engine.shard) for s in range(0, len(data), engine.shard)):
+                start, rows = time.perf_counter(), clf.rows; res = fn(clf, encs[c], ts[c], o, rngs[c], **mine); each = (time.perf_counter()-start)/len(res), (clf.rows-rows)//len(res)
+                out[m, k] += [dict(target=int(t), options=dict(mine, output=o, seed=seed), scores=a.scores, notes=a.notes, facts=a.facts, seconds=each[0], forwards=each[1]) for a, t in zip(res, ts[c])]
     start = time.perf_counter(); results = engine.run(jobs); each = (time.perf_counter()-start)/max(1, len(jobs))
     for (m, k, i), r, j in zip(where, results, jobs):
         out[m, k][i].update(scores=_spread(np.asarray(r), encs[i]), notes=encs[i].notes, facts={}, seconds=each, forwards=j.asked)

@@ -34,7 +34,7 @@ def word_scores(clf, encs, us, how, subword, deltas=None) -> list: # of `Attribu
     deltas = [None]*len(encs) if deltas is None else deltas
     return [Attribution(clf.to_words(e, aggregate(u, how), subword), e.notes, {} if d is None else {"delta": float(d)}) for e, u, d in zip(encs, us, deltas)]
 
-# %% ../../nbs/22_gradients.ipynb #5d42ff84
+# %% ../../nbs/22_gradients.ipynb #2c500b8a
 @contextlib.contextmanager
 def frozen(model):
     "Within this block the weights need no gradient"
@@ -45,15 +45,12 @@ def frozen(model):
         for p in free: p.requires_grad_(True)
 
 def shared(clf, encs, key, make, limit=64e6):
-    "The last result for `key` on the same texts and weights, or a new one; results of more than `limit` bytes are not kept"
+    "The result for `key` on the same texts and weights, kept or new; the oldest are forgotten beyond `limit` bytes"
     key = (clf.fingerprint, *(e.instance.fingerprint for e in encs), *key); kept = clf.__dict__.setdefault("_gradients", {})
-    if key not in kept:
-        value = make()
-        size = sum(v.nbytes for v in value[0])
-        if len(kept) >= 2 or size > limit: kept.clear()
-        if size > limit: return value
-        kept[key] = value
-    return kept[key]
+    if key in kept: return kept[key]
+    kept[key] = value = make(); size = lambda v: sum(a.nbytes for a in v[0])
+    while kept and sum(map(size, kept.values())) > limit: del kept[next(iter(kept))]
+    return value
 
 def gradients_at(clf, encs, targets, output) -> list: # per text, (sub-words, width)
     "Gradients of the output at the word embeddings"

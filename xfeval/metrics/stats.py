@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['paired_tests', 'bootstrap_interval', 'reasons', 'summarise', 'compare', 'holm', 'compare_methods', 'method_means',
-           'rank_agreement', 'wins', 'diagnosticity_table', 'truth_table', 'stratified_mean', 'relation']
+           'rank_agreement', 'wins', 'diagnosticity_table', 'truth_table', 'trust', 'stratified_mean', 'relation']
 
 # %% ../../nbs/34_stats.ipynb #8736ccc4
 import itertools, math, warnings
@@ -142,7 +142,7 @@ def rank_agreement(df:pd.DataFrame, over:str="method") -> pd.DataFrame: # square
         return float(st.kendalltau(both[a], both[b]).statistic)
     return pd.DataFrame({b: {a: tau(a, b) for a in m} for b in m})
 
-# %% ../../nbs/34_stats.ipynb #ea83a39b
+# %% ../../nbs/34_stats.ipynb #ffc17158
 def _contest(good, bad, on, ties): # share of draws beaten and tied, per unit and whatever else pairs agree in
     both = good[[*on, "value"]].merge(bad[[*on, "value"]], on=on, suffixes=("_u", "_v"))
     higher = (good.direction.iloc[0] if len(good) else "higher") != "lower"
@@ -151,10 +151,14 @@ def _contest(good, bad, on, ties): # share of draws beaten and tied, per unit an
 
 def _diagnosticity_row(won, unit, n, seeds=None, **interval):
     won = won.dropna(subset="value"); per = won.groupby(unit, sort=False)[["value", "tie"]].mean()
-    lo, hi = bootstrap_interval(per.value, **interval)
+    lo, hi = _share_interval(per.value.to_numpy(), **interval)
     each = won.groupby(seeds).value.mean() if seeds else ()
     return dict(diagnosticity=per.value.mean(), low=float(lo), high=float(hi), ties=per.tie.mean(), n=len(per), skipped=n-len(per),
                 **(dict(seeds=len(each), seed_sd=each.std(ddof=1)) if seeds else {}))
+
+def _share_interval(x, **interval): # where all verdicts agree the bootstrap has length zero; Wilson's interval has not
+    if len(x) > 1 and (x == x[0]).all() and x[0] in (0, 1): return tuple(map(float, st.binomtest(int(x.sum()), len(x)).proportion_ci(interval.get("level", .95), "wilson")))
+    return bootstrap_interval(x, **interval)
 
 def wins(df:pd.DataFrame, random:str="random", # the method that is known to be bad
          over:str="method", by=("metric", "part"), ties:str="strict", unit:str="instance",
@@ -188,6 +192,17 @@ def truth_table(df:pd.DataFrame, grade:str="grade", # column: 0 for the true rat
         rows += [dict(zip(by, key), **{grade: v}, **_diagnosticity_row(_contest(good, bad, [unit], ties), unit, good[unit].nunique(), level=level, n_resamples=n_resamples, seed=seed_for(seed, *map(str, key), v)))
                  for v, bad in g[g[grade] > 0].groupby(grade)]
     return pd.DataFrame(rows)
+
+# %% ../../nbs/34_stats.ipynb #f7bda342
+def trust(t:pd.DataFrame, # what `truth_table` made
+          grade:str="grade", by=("metric", "part"), clear:float=.85) -> pd.DataFrame: # one row per group, best first
+    "Which metrics one should trust, from how they judge the truth against spoilt copies"
+    by = [by] if isinstance(by, str) else list(by); rows = []
+    for key, g in t.groupby(by, sort=False, dropna=False):
+        m, w = (g.loc[g[grade].idxmin()], g.loc[g[grade].idxmax()])
+        reading = ("trust it" if w.low >= clear and m.low > .5 else "only for large differences") if w.low > .5 else "ties or prefers the wrong one" if w.high < .5 else "cannot tell"
+        rows.append(dict(zip(by, key), **{f"truth vs {w[grade]:g}": w.diagnosticity, "low": w.low, "high": w.high, f"truth vs {m[grade]:g}": m.diagnosticity, f"low {m[grade]:g}": m.low, f"high {m[grade]:g}": m.high, "ties": w.ties, "n": int(w.n), "reading": reading}))
+    return pd.DataFrame(rows).sort_values(list(rows[0])[len(by)], ascending=False, kind="stable", ignore_index=True)
 
 # %% ../../nbs/34_stats.ipynb #e99a800c
 def stratified_mean(df:pd.DataFrame, strata:str="dataset", unit:str="instance", value:str="value",

@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['paper_methods', 'with_steps', 'short_strategy', 'control_names', 'published_sizes', 'human_sizes', 'plt_colours',
            'student_reviews', 'student_texts', 'divide', 'teacher_explanations', 'paper_students', 'student_grid',
-           'student_table', 'rank_table', 'paper_headline', 'setting_names', 'tau_table', 'mean_taus',
-           'control_explanations', 'erasure_scores', 'erasure_table', 'small_configs', 'config_table', 'share_table',
-           'whole_against_top', 'human_table', 'qa_paper_table', 'last_words', 'shown_by_people', 'movie_reviews',
-           'on_part', 'draw_framework', 'draw_curves']
+           'teacher_table', 'student_table', 'rank_table', 'paper_headline', 'setting_names', 'tau_b', 'tau_table',
+           'mean_taus', 'control_explanations', 'erasure_scores', 'erasure_table', 'small_configs', 'config_table',
+           'share_table', 'whole_against_top', 'human_table', 'qa_paper_table', 'last_words', 'shown_by_people',
+           'movie_reviews', 'on_part', 'draw_framework', 'draw_curves']
 
 # %% ../../nbs/39d_pruthi.ipynb #26e565d8
 import itertools, math
@@ -85,12 +85,17 @@ def student_grid(explained, # {method: one explanation per training text}
     runs = pd.concat([r for r in runs if len(r)], ignore_index=True)
     return runs.assign(method=[control_names.get(m, m) for m in runs.method])
 
-# %% ../../nbs/39d_pruthi.ipynb #98603433
+# %% ../../nbs/39d_pruthi.ipynb #5e5c34ef
 published_sizes = dict(attention_regularization=(1000, 2000), multitask=(4000, 8000))
 
 def _gains(runs, **kw): # `gain_table` wants its own name for the control
     t = gain_table(runs.assign(method=[m if m != "None" else "none" for m in runs.method]), **kw)
     return t.assign(method=[m if m != "none" else "None" for m in t.method])
+
+def teacher_table(clf, texts, published:float=93.5) -> pd.DataFrame: # one row
+    "Accuracy of the teacher in percent, with Wilson's interval"
+    right = sum(l == x.label for l, x in zip(teacher_labels(clf, texts), texts)); ci = st.binomtest(right, len(texts)).proportion_ci(method="wilson")
+    return pd.DataFrame([dict(model=clf.name, accuracy_percent=100*right/len(texts), low=100*ci.low, high=100*ci.high, n=len(texts), published=published)])
 
 def student_table(runs:pd.DataFrame,  # what `student_grid` returns
                   sizes:dict=published_sizes, # {strategy: published sizes, one for each of ours}
@@ -115,13 +120,18 @@ def paper_headline(runs:pd.DataFrame, seed:int=0) -> pd.DataFrame: # one row per
     h = headline(runs.assign(method=[m if m != "None" else "none" for m in runs.method]), seed=seed)
     return h[h.method != "none"].assign(**{c: h[c]*100 for c in ("gain", "low", "high")}).reset_index(drop=True)
 
-# %% ../../nbs/39d_pruthi.ipynb #366fc9bc
+# %% ../../nbs/39d_pruthi.ipynb #dc24f766
 def setting_names(runs:pd.DataFrame) -> pd.Series:
     "Student and strategy in the short form of Table 10"
     return runs.student + "/" + runs.strategy.map(short_strategy)
 
 def _ranks_of(values, higher=True): # ranks along the first axis, missing values stay missing
     return st.rankdata(-values.round(9) if higher else values.round(9), axis=0)
+
+def tau_b(a, b): # (methods, draws) -> (draws,)
+    "Kendall's tau-b of many pairs of rankings at once; missing where all tie"
+    A, B = (np.sign(v[:, None]-v[None]) for v in (a, b))
+    with np.errstate(invalid="ignore", divide="ignore"): return (A*B).sum((0, 1))/np.sqrt(np.abs(A).sum((0, 1))*np.abs(B).sum((0, 1)))
 
 def tau_table(runs:pd.DataFrame,      # what `student_grid` returns
               erasure:pd.DataFrame|None=None, # per text: columns method, metric (sufficiency, comprehensiveness), instance, value
@@ -143,11 +153,10 @@ def tau_table(runs:pd.DataFrame,      # what `student_grid` returns
         lo = hi = 1.
         if a != b:
             ok = np.isfinite(draws[a][:, 0]) & np.isfinite(draws[b][:, 0])
-            lo, hi = np.nanquantile([st.kendalltau(draws[a][ok, r], draws[b][ok, r]).statistic for r in range(n_resamples)], [(1-level)/2, (1+level)/2]) if a < b else (math.nan, math.nan)
+            t = tau_b(draws[a][ok], draws[b][ok]); t = t[np.isfinite(t)]
+            lo, hi = np.quantile(t, [(1-level)/2, (1+level)/2]) if len(t) else (math.nan, math.nan)
         rows.append(dict(row_setting=a, col_setting=b, kendall_tau=tau.loc[a, b], low=lo, high=hi, n=len(wi[0])))
-    t = pd.DataFrame(rows); at = t.set_index(["row_setting", "col_setting"])
-    for c in ("low", "high"): t[c] = [at.loc[min(a, b), max(a, b)][c] if a != b else 1. for a, b in zip(t.row_setting, t.col_setting)]
-    return t
+    return pd.DataFrame(rows)
 
 # %% ../../nbs/39d_pruthi.ipynb #1e683866
 def _comparison(a, b): # what a pair of settings compares
@@ -160,7 +169,7 @@ def mean_taus(table:pd.DataFrame) -> pd.DataFrame: # what `tau_table` returns ->
     t = table[table.row_setting < table.col_setting]
     return pd.DataFrame([dict(comparison=c, pair=f"{r.row_setting}, {r.col_setting}", tau=r.kendall_tau, low=r.low, high=r.high) for r in t.itertuples() for c in _comparison(r.row_setting, r.col_setting)])
 
-# %% ../../nbs/39d_pruthi.ipynb #fc1f2545
+# %% ../../nbs/39d_pruthi.ipynb #0d1d1658
 def control_explanations(texts, labels, order, # class name of each text; all class names
                          share:float=.1, seed:int=0) -> dict: # {Random, Trivial: one `Explanation` per text}
     "The students' controls as explanations, each with the class that the teacher says"
@@ -174,13 +183,13 @@ def erasure_scores(clf, explained:dict, # {method: one `Explanation` per text}
     parts = [evaluate(clf, e, {"sufficiency": dict(share=share), "comprehensiveness": dict(share=share)}, engine=engine).assign(method=m) for m, e in explained.items()]
     return pd.concat(parts, ignore_index=True)[["method", "metric", "instance", "value"]]
 
-def erasure_table(scores:pd.DataFrame, seed:int=0) -> pd.DataFrame: # method, metric, value, low, high, rank, n
+def erasure_table(scores:pd.DataFrame, seed:int=0) -> pd.DataFrame: # method, metric, value, value_low, value_high, rank, n
     "Table 9 in the published columns"
     rows = []
     for (metric, m), g in scores.groupby(["metric", "method"], sort=False):
-        lo, hi = bootstrap_interval(g.value, seed=seed); rows.append(dict(method=m, metric=metric, value=g.value.mean(), low=float(lo), high=float(hi), n=int(g.value.notna().sum())))
+        lo, hi = bootstrap_interval(g.value, seed=seed); rows.append(dict(method=m, metric=metric, value=g.value.mean(), value_low=float(lo), value_high=float(hi), n=int(g.value.notna().sum())))
     t = pd.DataFrame(rows)
-    return t.assign(rank=[r for _, g in t.groupby("metric", sort=False) for r in (g.value if g.metric.iloc[0] == "sufficiency" else -g.value).round(9).rank()])
+    return t.assign(rank=(t.value*np.where(t.metric == "sufficiency", 1, -1)).round(9).groupby(t.metric).rank())
 
 # %% ../../nbs/39d_pruthi.ipynb #6101a026
 def small_configs(shrink:int=16, epochs:int=10, faster:float=4.) -> list: # of `StudentConfig`
@@ -247,7 +256,7 @@ def on_part(runs:pd.DataFrame, part:slice) -> pd.DataFrame:
     c = [r[part] for r in runs.correct]
     return runs.assign(correct=c, accuracy=[x.mean() for x in c])
 
-# %% ../../nbs/39d_pruthi.ipynb #ddac6431
+# %% ../../nbs/39d_pruthi.ipynb #b52b7c31
 def draw_framework(ax):
     "Teacher, two students, and the test without explanations"
     ax.set(xlim=(0, 10), ylim=(0, 6)); ax.axis("off")
@@ -258,10 +267,10 @@ def draw_framework(ax):
     box(7.9, 2.3, 1.9, 1.4, "test: bare texts,\nagreement with\nthe teacher", "#f8e7c4")
     arrow((2.3, 3.4), (3.9, 4.6)); ax.text(2.65, 4.35, "labels +\nexplanations", ha="center", fontsize=8.5, color="#333"); arrow((2.3, 2.6), (3.9, 1.4)); ax.text(2.75, 1.55, "labels", ha="center", fontsize=8.5, color="#333")
     arrow((6.5, 4.6), (7.8, 3.5)); ax.text(7.35, 4.3, "A with", fontsize=8.5, color="#333"); arrow((6.5, 1.4), (7.8, 2.5)); ax.text(7.35, 1.6, "A without", fontsize=8.5, color="#333")
-    ax.text(5.2, 2.95, "value of the explanations = A with - A without", ha="center", fontsize=9.5, style="italic"); ax.text(2.1, 5.6, "training", fontsize=10, weight="bold"); ax.text(8.85, 5.6, "test", ha="center", fontsize=10, weight="bold"); ax.axvline(7.1, .02, .98, color="#bbb", ls=":")
+    ax.text(5., .05, "value of the explanations = A with - A without", ha="center", fontsize=10, style="italic"); ax.text(2.1, 5.6, "training", fontsize=10, weight="bold"); ax.text(8.85, 5.6, "test", ha="center", fontsize=10, weight="bold"); ax.axvline(7.15, .08, .98, color="#bbb", ls=":")
     return ax
 
-# %% ../../nbs/39d_pruthi.ipynb #75547d4e
+# %% ../../nbs/39d_pruthi.ipynb #ab69175c
 def draw_curves(table:pd.DataFrame, axes, # one axis per panel
                 panel:str="student", line:str="method", x:str="texts", y:str="sim_accuracy_percent", order=None):
     "Accuracy against training size, with intervals"
@@ -270,8 +279,8 @@ def draw_curves(table:pd.DataFrame, axes, # one axis per panel
         for k, m in enumerate(lines):
             h = g[g[line] == m].sort_values(x)
             if len(h): ax.errorbar(h[x]*(1+.015*(k-len(lines)/2)), h[y], [np.maximum(h[y]-h.low, 0), np.maximum(h.high-h[y], 0)], marker="o", ms=4, lw=1.3, capsize=2, label=m, color=plt_colours[k % len(plt_colours)])
-        ax.set(title=name, xlabel="training texts"); ax.spines[["top", "right"]].set_visible(False)
-    first = np.atleast_1d(axes).ravel()[0]; first.set_ylabel("agreement with the teacher (%)"); first.legend(fontsize=8, frameon=False)
+        ax.set_title(name, fontsize=9.5); ax.set_xlabel("training texts"); ax.spines[["top", "right"]].set_visible(False)
+    all_ = np.atleast_1d(axes).ravel(); all_[0].set_ylabel("agreement with the teacher (%)"); all_[-1].legend(fontsize=9, frameon=False, loc="center left", bbox_to_anchor=(1, .5))
     return axes
 
 plt_colours = ("#555555", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")

@@ -1,0 +1,64 @@
+"The embedded models do what their cards say: accuracy on held-out text, and labels that follow the truth"
+import json
+
+import numpy as np
+import pytest
+
+from xfeval.controlled import generate
+from xfeval.core import bundled
+from xfeval.embedded import only_gold, recipes, stage_data, truth_check
+from xfeval.models import load_model
+
+FLOOR = {m: .93 if "mbert" in m else .97 for m in recipes if "nli" in m}
+SHIPPED = [m for m in recipes if bundled("models", m, "config.json").exists()]
+
+@pytest.fixture(scope="module")
+def tested():
+    done = {}
+    def get(name, lang="en", split="test"):
+        if (name, lang, split) not in done:
+            clf = load_model(name); data = generate(recipes[name]["corpus"], 400, seed=7, lang=lang, split=split)
+            done[name, lang, split] = clf, data, clf.predict(data).argmax(1) == [clf.index(x.label) for x in data]
+        return done[name, lang, split]
+    return get
+
+def test_every_recipe_is_shipped(): assert SHIPPED == list(recipes)
+
+@pytest.mark.parametrize("name,lang", [(m, l) for m in SHIPPED for l in recipes[m].get("langs", ("en",))])
+def test_accuracy_on_held_out_text(tested, name, lang):
+    assert tested(name, lang)[2].mean() >= FLOOR.get(name, .9)
+
+@pytest.mark.parametrize("name", [m for m in SHIPPED if recipes[m]["corpus"] in ("controlled-nli", "controlled-fever")])
+def test_concept_pairs_never_seen_in_training(tested, name):
+    _, data, hit = tested(name, split="test_unseen")
+    assert all(x.meta["unseen"] for x in data) and hit.mean() >= .9
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_label_follows_the_truth(tested, name):
+    clf, data, _ = tested(name); check = truth_check(clf, data[:200]).set_index("question")
+    kept, gone, rand, others = check.share
+    assert kept >= .9
+    assert check.low.iloc[1] > check.high.iloc[3] + .1 and gone > rand - .05
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_small_enough_and_documented(name):
+    folder = bundled("models", name)
+    assert sum(p.stat().st_size for p in folder.iterdir()) <= 2*2**20
+    card = json.loads((folder/"card.json").read_text())
+    assert card["name"] == name and card["made_by"] == f"python -m xfeval.embedded {name}" and card["training"]
+
+def test_all_weights_together_under_40_megabytes():
+    assert sum(p.stat().st_size for p in bundled("models").rglob("*.safetensors")) < 40e6
+
+def test_only_gold_keeps_the_deciding_words_and_fixed_parts():
+    for corpus in ("controlled-nli", "controlled-mrc"):
+        for x in generate(corpus, 20, split="train"):
+            g = only_gold(x)
+            if g is None: continue
+            assert g.label == x.label and g.fixed == x.fixed and set(g.words) <= set(x.words)
+            assert [w for i, w in enumerate(x.words) if i in x.gold.tokens or x.part_of[i] in x.fixed] == list(g.words)
+
+def test_only_training_text_repeats_rare_reasons():
+    r = dict(recipes["tiny-bert-nli"], stages=(dict(n=200, repeat=dict(role=4)),))
+    train, dev = stage_data(r, 0, 1), stage_data(r, 0, 1, "validation")
+    assert len(dev) == 200 < len(train) and len({x.id for x in train}) == 200

@@ -1,0 +1,231 @@
+"When things break: a clear message or recovery, nothing lost, nothing half-written, nothing run that was not asked for"
+import errno, json, os, pickle, random, signal, socket, subprocess, sys, textwrap, warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from xfeval.core import Explanation, Instance, write_whole
+from xfeval.engine import Engine, Job, RowCache
+from xfeval.explainers.explain import explain
+from xfeval.explainers.gradients import conductance, frozen, integrated_gradients
+from xfeval.metrics.evaluate import evaluate
+from xfeval.models import Classifier, load_model, new_tiny
+from xfeval.report import Results
+
+LABELS = ["entailment", "neutral", "contradiction"]
+WORDS = "a the man woman dog cat runs sleeps plays guitar music in park red two three not outside with old".split()
+
+
+def texts(n, seed=0):
+    rng = np.random.default_rng(seed)
+    pick = lambda k: " ".join(rng.choice(WORDS, k))
+    return [Instance.from_text([pick(rng.integers(3, 9)), pick(rng.integers(2, 6))], id=str(i)) for i in range(n)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return str(new_tiny("bert", [" ".join(WORDS)], LABELS, init="lively", layers=1, width=32, seed=1).save(tmp_path_factory.mktemp("models")/"tiny"))
+
+
+@pytest.fixture
+def clf(folder): return load_model(folder)
+
+
+SCRIPT = textwrap.dedent("""
+    import os, signal, sys, numpy as np, torch
+    from xfeval.models import load_model
+    from xfeval.engine import Engine
+    from xfeval.explainers.explain import explain
+    from xfeval.metrics.evaluate import evaluate
+    from xfeval.core import Instance, write_whole
+    torch.set_num_threads(1)
+    model, cache, out, die = sys.argv[1:5]; die = int(die)
+    clf = load_model(model); plain, calls = clf.logits, 0
+    def logits(*a):
+        global calls
+        calls += 1
+        if calls == die: os.kill(os.getpid(), signal.SIGKILL)
+        return plain(*a)
+    clf.logits = logits
+    rng = np.random.default_rng(0); words = "a the man woman dog cat runs sleeps plays guitar".split()
+    data = [Instance.from_text([" ".join(rng.choice(words, rng.integers(3, 8))), " ".join(rng.choice(words, 3))], id=str(i)) for i in range(12)]
+    e = Engine(clf, cache=cache, shard=3, token_budget=256)
+    ex = explain(clf, data, ["shapley", "occlusion"], ["token"], absent="mask", engine=e, budget=20)
+    df = evaluate(clf, ex, ["aopc_comprehensiveness", "deletion", "complexity"], engine=e)
+    write_whole(out, df.to_csv(index=False)); print(calls, e.stats["run"])""")
+
+
+def process(*args): return subprocess.run([sys.executable, "-c", SCRIPT, *map(str, args)], capture_output=True, text=True)
+
+
+def test_killed_run_resumes_to_the_same_table(folder, tmp_path):
+    whole = process(folder, tmp_path/"one", tmp_path/"one.csv", 0)
+    assert whole.returncode == 0, whole.stderr
+    calls = int(whole.stdout.split()[0]); rng = random.Random(0)
+    for die in sorted(rng.sample(range(2, calls), 3)):
+        r = process(folder, tmp_path/"two", tmp_path/"two.csv", die)
+        if r.returncode == 0: break
+        assert r.returncode == -signal.SIGKILL and not (tmp_path/"two.csv").exists() and not list(tmp_path.glob(".two.csv*"))
+    last = process(folder, tmp_path/"two", tmp_path/"two.csv", 0)
+    assert last.returncode == 0 and int(last.stdout.split()[1]) < int(whole.stdout.split()[1]), "the shards that were finished are not run again"
+    assert (tmp_path/"two.csv").read_bytes() == (tmp_path/"one.csv").read_bytes()
+
+
+def test_two_runs_at_once_share_a_cache(folder, tmp_path):
+    ps = [subprocess.Popen([sys.executable, "-c", SCRIPT, folder, str(tmp_path/"cache"), str(tmp_path/f"{i}.csv"), "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for i in range(2)]
+    for p in ps:
+        out, err = p.communicate(); assert p.returncode == 0, err
+    assert (tmp_path/"0.csv").read_bytes() == (tmp_path/"1.csv").read_bytes()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error"); r = process(folder, tmp_path/"cache", tmp_path/"2.csv", 0)
+    assert int(r.stdout.split()[1]) == 0 and (tmp_path/"2.csv").read_bytes() == (tmp_path/"0.csv").read_bytes()
+
+
+def test_full_disk_leaves_the_old_file_and_no_rest(tmp_path, monkeypatch):
+    write_whole(tmp_path/"table.csv", "old")
+    def full(fd): raise OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"): write_whole(tmp_path/"table.csv", "new"*1000)
+    assert (tmp_path/"table.csv").read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_full_disk_in_the_middle_of_a_run(clf, tmp_path, monkeypatch):
+    data, plain, count = texts(6), os.replace, [0]
+    def replace(*a):
+        count[0] += 1
+        if count[0] > 1: raise OSError(errno.ENOSPC, "No space left on device")
+        return plain(*a)
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.warns(UserWarning, match="No space left"): got = explain(clf, data, "occlusion", absent="mask", engine=Engine(clf, cache=tmp_path, shard=2))
+    want = explain(clf, data, "occlusion", absent="mask", engine=Engine(clf, shard=2))
+    assert [e.scores.tobytes() for e in got] == [e.scores.tobytes() for e in want]
+    assert not [p for p in tmp_path.rglob(".*")], "no half-written file is left"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_read_only_folder_is_a_clear_message(clf, tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(OSError, match="ermission"): write_whole(tmp_path/"x.csv", "1")
+    with pytest.warns(UserWarning, match="cannot be written"): Engine(clf, cache=tmp_path/"cache").predict(texts(1))
+
+
+def test_read_only_cache_costs_a_warning(clf, tmp_path, monkeypatch):
+    def refuse(*a, **k): raise PermissionError(errno.EACCES, "Permission denied")
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.warns(UserWarning, match="Permission denied"): e = Engine(clf, cache=tmp_path/"cache")
+    assert e.predict(texts(2)).shape == (2, 3)
+
+
+def test_cache_files_of_the_wrong_kind_are_dropped(clf, tmp_path):
+    data = texts(3); Engine(clf, cache=tmp_path).predict(data); d = next(p for p in tmp_path.iterdir() if p.is_dir())
+    (d/"notes.safetensors").write_bytes(pickle.dumps([1, 2, 3]))
+    with pytest.warns(UserWarning, match="damaged"): e = Engine(clf, cache=tmp_path)
+    e.predict(data)
+    assert e.stats["run"] == 0
+
+
+def test_model_that_returns_nan(clf):
+    with torch.no_grad(): clf.model.classifier.weight[0, 0] = float("nan")
+    for call in (lambda: explain(clf, texts(2), "occlusion", absent="mask", engine=Engine(clf)), lambda: explain(clf, texts(2), "saliency", target="neutral"), lambda: Engine(clf).predict(texts(1))):
+        with pytest.raises(ValueError, match="nan"): call()
+    e = Explanation.from_scores(texts(1)[0], np.arange(texts(1)[0].n_words))
+    with pytest.raises(ValueError, match="nan"): evaluate(clf, e, "deletion", engine=Engine(clf))
+
+
+def test_function_that_returns_nan_or_the_wrong_shape():
+    for fn, say in ((lambda t: np.full((len(t), 2), np.nan), "no probabilities"), (lambda t: np.ones((len(t), 3))/3, "shape"), (lambda t: np.full((len(t), 2), .9), "no probabilities")):
+        f = Classifier.from_function(fn, ["no", "yes"])
+        with pytest.raises(ValueError, match=say): explain(f, Instance.from_text("a man runs"), "occlusion")
+
+
+@pytest.mark.parametrize("error", [lambda: RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"), lambda: MemoryError(), lambda: torch.OutOfMemoryError("CUDA out of memory")])
+def test_a_batch_that_does_not_fit_is_halved(clf, monkeypatch, error):
+    data, plain, sizes = texts(8), clf.model.forward, []
+    want = [explain(clf, data, m, engine=Engine(clf), **kw) for m, kw in (("occlusion", dict(absent="mask")), ("integrated_gradients", dict(steps=5)))]
+    def forward(*a, **kw):
+        x = kw.get("input_ids") if kw.get("input_ids") is not None else kw["inputs_embeds"]
+        if len(x) > 4: raise error()
+        sizes.append(len(x))
+        return plain(*a, **kw)
+    monkeypatch.setattr(clf.model, "forward", forward); clf.__dict__.pop("_gradients", None)
+    got = [explain(clf, data, m, engine=Engine(clf), **kw) for m, kw in (("occlusion", dict(absent="mask")), ("integrated_gradients", dict(steps=5)))]
+    for a, b in zip(sum(want, []), sum(got, [])): np.testing.assert_allclose(a.vector(), b.vector(), atol=1e-5)
+    assert 0 < max(sizes) <= 4
+
+
+def test_one_row_that_does_not_fit_says_so(clf, monkeypatch):
+    def forward(*a, **kw): raise RuntimeError("CUDA out of memory")
+    monkeypatch.setattr(clf.model, "forward", forward)
+    with pytest.raises(RuntimeError, match="out of memory"): Engine(clf).predict(texts(1))
+
+
+def test_gradients_leave_the_model_as_it_was(clf):
+    x = texts(2); encs = clf.encode_all(x); t = clf.predict(x).argmax(1)
+    def broken(*a, **kw): raise RuntimeError("no")
+    with pytest.raises(RuntimeError): 
+        with frozen(clf.model): broken()
+    conductance(clf, encs, t, "logit_top", steps=3); integrated_gradients(clf, encs, t, "prob_top", None, steps=3)
+    assert all(p.requires_grad for p in clf.model.parameters()) and not clf.model.base_model._forward_hooks
+
+
+def test_shared_gradients_follow_the_weights(clf):
+    x = texts(1); a = explain(clf, x, "saliency", target="neutral")[0].vector(); rows = clf.rows
+    assert (explain(clf, x, "saliency", target="neutral")[0].vector() == a).all() and clf.rows == rows
+    with torch.no_grad(): clf.model.classifier.weight.mul_(2)
+    np.testing.assert_allclose(explain(clf, x, "saliency", target="neutral")[0].vector(), 2*a, rtol=1e-4)
+
+
+def test_no_pickle_is_loaded_and_no_connection_is_made(folder, tmp_path):
+    script = textwrap.dedent("""
+        import sys
+        seen = []
+        sys.addaudithook(lambda e, a: seen.append((e, a)) if e.startswith(("pickle.", "socket.connect", "socket.getaddrinfo")) else None)
+        from xfeval import load_data, load_model, explain, evaluate
+        from xfeval.engine import Engine
+        clf = load_model(sys.argv[1]); data = load_data("demo-nli", n=3)
+        ex = explain(clf, data, ["occlusion", "saliency"], absent="mask", engine=Engine(clf, cache=sys.argv[2]))
+        evaluate(clf, ex, ["complexity", "deletion"], engine=Engine(clf, cache=sys.argv[2]))
+        Engine(clf, cache=sys.argv[2]).predict(data)
+        bad = [(e, str(a)[:200]) for e, a in seen if e != "pickle.find_class" or a[0].split(".")[0] not in ()]
+        print(len(bad)); print(bad[:5])""")
+    r = subprocess.run([sys.executable, "-c", script, folder, str(tmp_path)], capture_output=True, text=True)
+    assert r.returncode == 0 and r.stdout.splitlines()[0] == "0", r.stdout + r.stderr
+
+
+def test_pickled_weights_are_refused(tmp_path, folder):
+    class Bomb:
+        def __reduce__(self): return (os.system, (f"touch {tmp_path/'boom'}",))
+    d = tmp_path/"model"; d.mkdir()
+    for f in Path(folder).iterdir():
+        if f.suffix == ".json": (d/f.name).write_bytes(f.read_bytes())
+    with open(d/"pytorch_model.bin", "wb") as f: pickle.dump({"classifier.weight": Bomb()}, f)
+    with pytest.raises(Exception) as e: load_model(str(d))
+    assert not (tmp_path/"boom").exists() and "safetensors" in str(e.value)
+
+
+def test_the_hub_is_only_asked_on_request(monkeypatch):
+    def refuse(*a, **k): raise AssertionError("a connection was tried")
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    with pytest.raises(ValueError, match="hub=True"): load_model("someone/some-model")
+
+
+@pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "a/b", "..", "", "a\\b", "a\0b"])
+def test_outputs_cannot_leave_their_folder(tmp_path, name):
+    import matplotlib.pyplot as plt
+    out = tmp_path/"out"; r = Results(out, "nb")
+    with pytest.raises(ValueError): r.table(pd.DataFrame(dict(a=[1])), name)
+    fig = plt.figure()
+    with pytest.raises(ValueError): r.figure(fig, name)
+    plt.close(fig)
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
+
+
+@pytest.mark.parametrize("model", ["../../x", "/etc", "a/b"])
+def test_cache_names_are_hashes(tmp_path, model, clf):
+    e = Engine(clf.__class__.from_function(lambda t: np.full((len(t), 2), .5), ["a", "b"], name=model), cache=tmp_path/"cache")
+    e.predict([Instance.from_text("x y", id="../../../evil")])
+    files = [p for p in tmp_path.rglob("*") if p.is_file()]
+    assert files and all((tmp_path/"cache") in p.parents and p.suffix == ".safetensors" for p in files)
