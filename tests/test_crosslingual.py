@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 from scipy.stats import spearmanr
-from sklearn.metrics import average_precision_score, precision_recall_curve
+from sklearn.metrics import average_precision_score, f1_score, precision_recall_curve
 from torch import nn
 
 from xfeval.core import Explanation, Gold, Instance, data_root, seed_for
@@ -201,6 +201,12 @@ def test_separation_is_about_noise_not_scale():
     df = pd.DataFrame([dict(metric=k, method=f"m{j}", instance=i, value=scale*(effect*j+rng.standard_normal())) for k, scale, effect in (("fine", .001, 3.), ("coarse", 10., 0.)) for j in range(5) for i in range(25)])
     s = cl.separation(df).set_index("metric")
     assert s.reliability["fine"] > .98 and s.told_apart["fine"] == 1 and s.sd["coarse"] > s.sd["fine"] and s.told_apart["coarse"] < .2
+
+def test_macro_f1_is_sklearns(clf, data):
+    rng = np.random.default_rng(0); y, p = rng.integers(0, 3, 30), rng.integers(0, 3, 30)
+    assert cl._macro_f1(y, p, np.arange(30)[None])[0] == pytest.approx(f1_score(y, p, average="macro"))
+    t = cl.language_f1(clf, data); k = clf.predict(data["zh"]).argmax(1); g = [clf.index(x.label) for x in data["zh"]]
+    assert t.set_index("lang").f1["zh"] == pytest.approx(f1_score(g, k, labels=sorted(set(g)), average="macro", zero_division=0)) and (t.n == 4).all()
 
 def test_parallel_data_refuses_unknown_languages():
     with pytest.raises(ValueError, match="language of controlled-xnli"): cl.parallel_data("controlled-xnli", ["xx"], n=2)

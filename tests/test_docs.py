@@ -63,3 +63,9 @@ def test_colours_of_the_site_can_be_read():
 def test_guide_reads_the_tables():
     text = "\n".join(o.get("data", {}).get("text/markdown", "") for c in nbformat.read(ROOT/"nbs"/"guide.ipynb", 4).cells for o in c.get("outputs", []))
     assert "shapley" in text and "Read it so" in text and "is not there yet" not in text
+
+
+def test_readme_map_names_every_result_notebook():
+    text = (ROOT/"README.md").read_text(encoding="utf8")
+    for r in docs.result_map(): assert f"nbs/results/{r['notebook']}" in text, f"{r['notebook']} is missing: execute nbs/index.ipynb and `python -m xfeval.docs --readme`"
+    for name in re.findall(r"\]\((nbs/[^)]+)\)", text): assert (ROOT/name).is_file(), name

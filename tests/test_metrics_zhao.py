@@ -169,3 +169,12 @@ def test_trust_reads_truth_tables_of_several_models():
     df = pd.DataFrame([dict(model=m, instance=f"x{i}", metric=k, part="", grade=g, direction="higher", value=s*(1-g)+rng.normal(0, .1)) for m in "ab" for i in range(40) for g in (0, .25, 1.) for k, s in (("good", 1.), ("noise", 0.))])
     r = trust(truth_table(df, by=["model", "metric"]), by=["model", "metric"]).set_index(["model", "metric"]).reading
     assert r["a", "good"] == r["b", "good"] == "trust it" and r["a", "noise"] != "trust it"
+
+# the paper's own tables, read by the predicates of its claims
+def test_claims_recounted_on_the_published_tables():
+    from xfeval.claims import check_claims
+    from xfeval.report import published
+    v = check_claims("zhao2023", {f"zhao2023_table0{k}": published(f"zhao2023_table0{k}") for k in (2, 3, 6)}).set_index("id")
+    assert v.ours["zhao2023-soft-better"] == "16 of 18" and v.ours["zhao2023-comprehensiveness-first"] == "10 of 10" and v.verdict["zhao2023-less-variance"] == "yes"
+    assert v.verdict["zhao2023-exception-ag"] == v.verdict["zhao2023-exception-mrc"] == "no" # the text exchanges the two names
+    assert v.ours["zhao2023-tasks-vary-more"] == "3 of 4" and v.verdict["zhao2023-tasks-vary-more"] == "no" # NS varies as much over attributions

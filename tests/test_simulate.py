@@ -392,6 +392,9 @@ def test_qa_grid_and_teacher(tmp_path):
 def test_qed_answers():
     x = Instance.from_words([["who", "?"], ["anna", "won", "it"]], meta=dict(answer_words=[2]))
     assert qa.answer_span(x) == (2, 2) and qa.equalities(x) == []
+    none = x.replace(meta={}, id="no answer")
+    assert qa.answerable([none, x]) == [x]
+    with pytest.raises(ValueError, match="1 texts have no answer, 'no answer'"): qa.run_qa_students([x], [x], [none])
     with pytest.raises(ValueError, match="allowed are none, attention_regularization"): qa.qa_loss("alignment")
 
 

@@ -21,7 +21,7 @@ from .data import list_datasets
 from .models import list_models
 from .report import list_published, published, read_table, table_text
 
-# %% ../nbs/40a_claims.ipynb #577ba092
+# %% ../nbs/40a_claims.ipynb #cd41fcdc
 unavailable = "not available here"
 
 @dataclass(frozen=True, eq=False)
@@ -69,15 +69,17 @@ class Beside:
 
     def _grid(self, digits): # header rows [(text, width)], rows [(text, bold)], notes
         cells, notes = self._cells(digits); d = self.df; has_n = int(d.n.notna().any())
+        told = [c for c in self.on if c == self.across or d[c].nunique() > 1] or self.on # a column that says the same in every row is left to the caption
         if self.across is None:
-            head = [[(c, 1) for c in self.on + ["published", "ours"] + ["n"]*has_n]]
-            return head, [[(_word(r[c]), False) for c in self.on] + list(cells[k]) + ([(_count([r.n]), False)] if has_n else []) for k, (_, r) in enumerate(d.iterrows())], notes
+            head = [[(c, 1) for c in told + ["published", "ours"] + ["n"]*has_n]]
+            return head, [[(_word(r[c]), False) for c in told] + list(cells[k]) + ([(_count([r.n]), False)] if has_n else []) for k, (_, r) in enumerate(d.iterrows())], notes
         keys = [c for c in self.on if c != self.across]; cols = list(dict.fromkeys(d[self.across]))
-        head = [[("", 1)]*len(keys) + [(str(c), 2) for c in cols] + [("", 1)]*has_n, [(k, 1) for k in keys] + [("published", 1), ("ours", 1)]*len(cols) + [("n", 1)]*has_n]
+        shown = [k for k in keys if k in told]
+        head = [[("", 1)]*len(shown) + [(str(c), 2) for c in cols] + [("", 1)]*has_n, [(k, 1) for k in shown] + [("published", 1), ("ours", 1)]*len(cols) + [("n", 1)]*has_n]
         at = {tuple(map(_word, r[self.on])): k for k, (_, r) in enumerate(d.iterrows())}; rows = []
         for key in dict.fromkeys(tuple(map(_word, r)) for r in d[keys].itertuples(index=False)):
             ks = [at.get(tuple(key[keys.index(c)] if c != self.across else _word(v) for c in self.on)) for v in cols]
-            row = [(k, False) for k in key] + [cell for k in ks for cell in (cells[k] if k is not None else (("", False), ("", False)))]
+            row = [(v, False) for k, v in zip(keys, key) if k in told] + [cell for k in ks for cell in (cells[k] if k is not None else (("", False), ("", False)))]
             rows.append(row + ([(_count([d.n.iloc[k] for k in ks if k is not None]), False)] if has_n else []))
         return head, rows, notes
 

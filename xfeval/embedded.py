@@ -29,13 +29,13 @@ def only_gold(x:Instance) -> Instance|None: # None where one part has no gold wo
     if not all(parts): return None
     return Instance.from_words(parts, x.label, x.lang, f"{x.id}/gold", gold=Gold(tokens=range(sum(map(len, parts)))), fixed=x.fixed)
 
-# %% ../nbs/12_embedded.ipynb #74ad8702
+# %% ../nbs/12_embedded.ipynb #6aacadfb
 _nli = dict(corpus="controlled-nli", labels=("entailment", "neutral", "contradiction"), layers=4, width=128, heads=4, max_length=80,
             stages=(dict(n=60_000, only_gold=True, options=dict(clauses=1), batch=64), dict(n=320_000, repeat=dict(role=4))))
 _shorter = (_nli["stages"][0], dict(n=240_000, repeat=dict(role=4)))
 _xnli = dict(_nli, corpus="controlled-xnli", langs=("en", "de", "es", "fr", "vi", "zh", "tr"), stages=(dict(n=140_000, only_gold=True, options=dict(clauses=1), batch=64), dict(n=420_000, repeat=dict(role=4)), dict(n=280_000, repeat=dict(role=4))))
 _fever = dict(corpus="controlled-fever", labels=("supports", "not enough info", "refutes"), layers=4, width=128, heads=4, max_length=128,
-              stages=(dict(n=40_000, only_gold=True, options=dict(distractors=0), batch=64), dict(n=150_000)))
+              stages=(dict(n=40_000, only_gold=True, options=dict(distractors=0), batch=64), dict(n=100_000)))
 _one = dict(layers=2, width=64, heads=4, max_length=96, stages=(dict(n=20_000, only_gold=True, batch=64), dict(n=60_000)))
 
 def _long(n): # most is learned on short documents, whole ones come last

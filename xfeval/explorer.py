@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['efforts', 'views', 'kinds_shown', 'longest', 'shelf', 'measured', 'Wish', 'methods_of', 'check_wish', 'options_for',
-           'datasets_for', 'offered', 'instance_of', 'perturbed', 'Stopped', 'stoppable', 'Answer', 'Session',
-           'code_for', 'prediction_html', 'perturbed_html', 'metrics_html', 'picture_html', 'answer_html',
+           'datasets_for', 'offered', 'instance_of', 'perturbed', 'Stopped', 'stoppable', 'measured_for', 'Answer',
+           'Session', 'code_for', 'prediction_html', 'perturbed_html', 'metrics_html', 'picture_html', 'answer_html',
            'answer_json', 'code_html', 'export_html', 'Explorer', 'first_wish', 'explorer_notebook', 'template_folder',
            'free_port', 'serve_command', 'serve']
 
@@ -120,7 +120,7 @@ def perturbed(engine:Engine, ex, k:int=3, absent:str="mask") -> pd.DataFrame: # 
     p = engine.run([Job(ex.instance, ask, absent=absent)])[0]
     return pd.DataFrame([dict(what=name, left=tuple(enc.players[r].tolist()), says=engine.clf.labels[int(v.argmax())], **dict(zip(engine.clf.labels, v.tolist()))) for (name, r), v in zip(rows, p)])
 
-# %% ../nbs/46_explorer.ipynb #b5460383
+# %% ../nbs/46_explorer.ipynb #bc549056
 class Stopped(Exception):
     "The user pressed stop"
 
@@ -138,6 +138,10 @@ def stoppable(clf, stop:threading.Event|None):
         for h in hooks: h.remove()
 
 measured = ("unified_comprehensiveness", "unified_sufficiency", "aopc_comprehensiveness", "aopc_sufficiency", "deletion", "insertion", "complexity", "token_agreement", "interaction_agreement", "auprc")
+
+def measured_for(kind:str) -> list: # names of metrics
+    "The metrics that say something about one explanation of a kind (unified ones take their budget from spans)"
+    return [m for m in measured if not (m.startswith("unified") and kind != "span") and not (m == "interaction_agreement" and kind == "token")]
 
 @dataclass(frozen=True)
 class Answer:
@@ -172,10 +176,10 @@ class Session:
             p = engine.predict([x])[0]
             es = [self._explain(engine, x, w, m) for m in dict.fromkeys(filter(None, (w.method, w.other)))]
             tables = [perturbed(engine, e, w.k, w.absent or "mask") for e in es]
-            scores = evaluate(clf, es, [m for m in measured if w.kind != "token" or m != "interaction_agreement"], seed=w.seed, engine=engine)
+            scores = evaluate(clf, es, measured_for(w.kind), seed=w.seed, engine=engine)
         return Answer(w, clf.labels, p.tolist(), es, tables, scores, clf.rows - before)
 
-# %% ../nbs/46_explorer.ipynb #00559b31
+# %% ../nbs/46_explorer.ipynb #aaa4785d
 def code_for(w:Wish) -> str: # Python
     "Code that makes the same explanations and scores"
     x = instance_of(w); found = w.data and x in offered(w.data, w.lang)
@@ -183,13 +187,12 @@ def code_for(w:Wish) -> str: # Python
     lines = ["from xfeval import Instance, evaluate, explain, load_data, load_model", "", f"clf = load_model({w.model!r})",
              f"x = next(i for i in load_data({w.data!r}{call(_source(w.data, w.lang))}) if i.id == {x.id!r})" if found else f"x = Instance.from_text({list(w.texts)!r}{call(dict(lang=w.lang) if w.lang != 'en' else {})})"]
     for i, m in enumerate(dict.fromkeys(filter(None, (w.method, w.other)))): lines.append(f"ex {'+' if i else ''}= explain(clf, x, {m!r}, kind={w.kind!r}{call(options_for(w, m))})")
-    names = [m for m in measured if w.kind != "token" or m != "interaction_agreement"]
-    lines += [f"df = evaluate(clf, ex, {names!r}{call(dict(seed=w.seed) if w.seed else {})})", "for e in ex: e.show()"]
+    lines += [f"df = evaluate(clf, ex, {measured_for(w.kind)!r}{call(dict(seed=w.seed) if w.seed else {})})", "for e in ex: e.show()"]
     return "\n".join(lines) + "\n"
 
-# %% ../nbs/46_explorer.ipynb #ee91d5aa
+# %% ../nbs/46_explorer.ipynb #8f6e1417
 _style = """<style>.xf .bars{display:grid;grid-template-columns:max-content minmax(80px,1fr) 4em;gap:2px 10px;align-items:center;font-size:14px;max-width:520px} .xf .bars i{display:block;height:12px;border-radius:2px;background:var(--mute);font-style:normal} .xf .bars .top i{background:var(--lp)}
-.xf .bars>div{display:contents} .xf .bars .top{font-weight:600} .xf .bars span{line-height:1.5} .xf table.rows{font-size:13px;line-height:1.6;width:100%} .xf table.rows thead th{color:var(--mute);font-size:12px} .xf s{color:var(--mute);text-decoration-thickness:1px} .xf td.num,.xf th.num{text-align:end} .xf td.best{font-weight:700} .xf table.rows td.num{min-width:0;font-size:13px} .xf table.said th{white-space:normal;min-width:6em;max-width:11em;overflow-wrap:anywhere} .xf table.said td{min-width:0!important;font-size:13px!important} .xf table.said td.text{width:65%}</style>"""
+.xf .bars>div{display:contents} .xf .bars .top{font-weight:600} .xf .bars span{line-height:1.5} .xf table.rows{font-size:13px;line-height:1.6;width:100%} .xf table.rows thead th{color:var(--mute);font-size:12px} .xf s{color:var(--mute);text-decoration-thickness:1px} .xf td.num,.xf th.num{text-align:end} .xf td.best{font-weight:700} .xf table.rows td.num{min-width:0;font-size:13px} .xf table.said th{white-space:normal;min-width:6em;max-width:11em;overflow-wrap:anywhere} .xf table.said td{min-width:0!important;font-size:13px!important} .xf table.said td.text{width:100%}</style>"""
 
 def prediction_html(a:Answer) -> str: # an HTML fragment
     "What the model says about the whole text"
@@ -242,7 +245,7 @@ def answer_json(a:Answer) -> dict:
     clean = lambda df: json.loads(df.assign(**({"left": df.left.map(list)} if "left" in df else {})).to_json(orient="records"))
     return dict(wish=asdict(a.wish), instance=a.instance.to_dict(), prediction=dict(zip(a.labels, a.probabilities)), explanations=[e.to_dict() for e in a.explanations], perturbed=[clean(t) for t in a.tables], metrics=clean(a.metrics), code=code_for(a.wish))
 
-# %% ../nbs/46_explorer.ipynb #130c8edf
+# %% ../nbs/46_explorer.ipynb #f1971523
 _look = """<style>.xf-app{max-width:1320px;margin:0 auto} .xf-app .widget-label,.xf-app .jupyter-widgets label{font-weight:500} .xf-spin{display:inline-flex;gap:8px;align-items:center;font:14px system-ui,sans-serif}
 .xf-spin:before{content:"";width:14px;height:14px;border-radius:50%;border:3px solid #8aa;border-top-color:#D55E00;animation:xfturn .8s linear infinite} @keyframes xfturn{to{transform:rotate(360deg)}}
 .xf-say{font:14px/1.5 system-ui,sans-serif} .xf-bad{background:#fdecea;color:#7a1207;border-left:4px solid #b3261e;padding:8px 12px;border-radius:4px} .xf-app h2.xf-h{font:600 15px system-ui,sans-serif;margin:14px 0 2px} .xf-app a.xf-get,.xf-app button.xf-get{font:14px system-ui,sans-serif;display:inline-block;padding:6px 12px;margin:6px 8px 6px 0;border:1px solid #767676;border-radius:4px;background:#fff;color:#1b1b1b;text-decoration:none;cursor:pointer}
@@ -277,7 +280,7 @@ class Explorer:
                       data=pick("Data set", [("(own text)", ""), *((s, s) for s in sets)], data, "where texts to start from come from"), lang=pick("Language", self._langs(data), w.lang if w.lang in self._langs(data) else self._langs(data)[0], "language of the text"),
                       row=pick("Instance", [("(own text)", -1)], -1, "a text of the data set"),
                       first=W.Textarea(description="Premise", value=w.texts[0], rows=3, **wide), second=W.Textarea(description="Hypothesis", value=w.texts[1] if len(w.texts) > 1 else "", rows=2, **wide),
-                      kind=W.ToggleButtons(description="Kind", options=[("words", "token"), ("pairs", "pair"), ("spans", "span")], value=w.kind, style=dict(button_width="72px")),
+                      kind=W.ToggleButtons(description="Kind", options=[("words", "token"), ("pairs", "pair"), ("spans", "span")], value=w.kind, style=dict(button_width="70px"), **wide),
                       method=pick("Method", methods_of(w.kind), w.method, "how the explanation is made"), other=pick("Compare with", [("(nothing)", ""), *((m, m) for m in methods_of(w.kind))], w.other, "a second method, shown beside the first"),
                       target=pick("Class", [("(predicted)", ""), *((l, l) for l in labels)], w.target, "the class that is explained"), absent=pick("Absent words", [("(as in the paper)", ""), *((a, a) for a in absences)], w.absent, "how words that are gone look to the model"),
                       k=W.IntSlider(description="k", value=w.k, min=1, max=12, continuous_update=False, tooltip="how many items are taken away or kept", **wide), view=pick("Picture", views, w.view, "how it is drawn"),
@@ -292,7 +295,7 @@ class Explorer:
         self.places = [[W.Box([x], layout=W.Layout(flex="1 1 420px", min_width="0")) for x in ws] for ws in (self.pictures, self.perturbed)]
         side = lambda ws: W.HBox(ws, layout=W.Layout(flex_flow="row wrap", width="100%"))
         left = W.VBox([h("Text"), *(self.w[n] for n in ("model", "data", "lang", "row", "first", "second")), h("Explanation"), *(self.w[n] for n in ("kind", "method", "other", "target", "k", "absent", "effort", "view")), W.HBox([self.stop, self.status])])
-        right = W.VBox([self.says, h("Explanation"), side(self.places[0]), h("Without the words, and with nothing else"), side(self.places[1]), h("Metrics"), self.metrics, h("Code that makes the same result"), self.code, h("Save"), self.export])
+        self.body = W.VBox([h("Explanation"), side(self.places[0]), h("Without the words, and with nothing else"), side(self.places[1]), h("Metrics"), self.metrics, h("Code that makes the same result"), self.code, h("Save"), self.export]); right = W.VBox([self.says, self.body])
         left.add_class("xf-left"); right.add_class("xf-right"); flow = W.Box([left, right]); flow.add_class("xf-flow")
         self.view = W.VBox([W.HTML(_look), flow]); self.view.add_class("xf-app")
 
@@ -320,7 +323,7 @@ class Explorer:
         self._set("row", [("(own text)", -1), *((show(i, x)[:90], i) for i, x in enumerate(self._rows()))], -1)
 
     def _start_row(self): # the first one whose words interact, where that is known
-        self.w["row"].value = next((i for i, x in enumerate(self._rows()) if x.gold and x.gold.pairs), 0)
+        self.w["row"].value = next((i for i, x in enumerate(self._rows()) if x.gold and x.gold.pairs and x.label != "neutral"), 0)
 
     def _take_row(self):
         i = self.w["row"].value
@@ -384,7 +387,7 @@ class Explorer:
         self.stop.disabled = True
         if isinstance(got, Stopped): self.status.value = '<span class="xf-say" role="status">stopped; any change starts again</span>'; return
         if isinstance(got, Exception): return self._complain(got)
-        self.answered, self.message = got, ""; two = len(got.explanations) > 1
+        self.answered, self.message, self.body.layout.display = got, "", None; two = len(got.explanations) > 1
         self.says.value = prediction_html(got); self.metrics.value = metrics_html(got.metrics); self.code.value = code_html(got.wish); self.export.value = export_html(got)
         for i in range(2):
             here = i < len(got.explanations)
@@ -396,7 +399,7 @@ class Explorer:
     def _complain(self, e):
         text = " ".join(str(e).split()) or type(e).__name__
         self.message = text if isinstance(e, ValueError) else f"{type(e).__name__}: {text}"
-        self.stop.disabled = True; self.status.value = ""; self.says.value = f'<div class="xf-say xf-bad" role="alert">{escaped(self.message)}</div>'
+        self.stop.disabled = True; self.status.value = ""; self.body.layout.display = "none"; self.says.value = f'<div class="xf-say xf-bad" role="alert">{escaped(self.message)}</div>'
         for x in (*self.pictures, *self.perturbed, self.metrics, self.code, self.export): x.value = ""
 
     def _ipython_display_(self):

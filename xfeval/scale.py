@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['run_task', 'Store', 'cluster', 'executor', 'run_shards', 'explain_shards', 'evaluate_shards']
 
-# %% ../nbs/47_scale.ipynb #4de85009
-import concurrent.futures, contextlib, hashlib, json, threading, time, warnings
+# %% ../nbs/47_scale.ipynb #ad8792e8
+import concurrent.futures, contextlib, hashlib, json, queue, threading, time, warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -110,7 +110,7 @@ def executor(dask:str="", # as for `cluster`; empty: threads of this process
         return
     with cluster(dask) as client, client.get_executor(retries=3) as pool: yield pool
 
-# %% ../nbs/47_scale.ipynb #f951067a
+# %% ../nbs/47_scale.ipynb #4a6009bf
 def run_shards(tasks,            # JSON texts
                dask:str="",      # as for `cluster`; empty: this process
                store:Store|None=None,
@@ -132,22 +132,22 @@ def run_shards(tasks,            # JSON texts
     return answers
 
 def _on_cluster(client, tasks, todo, arrive, answers, retries, slow):
-    from distributed import wait
-    send = lambda i: client.submit(run_task, tasks[i], pure=False, retries=retries)
-    open_, sent, usual, last, copied = {send(i): i for i in todo}, dict.fromkeys(todo, 0), [], time.monotonic(), set()
+    ended, open_, sent, usual, last, copied = queue.SimpleQueue(), {}, dict.fromkeys(todo, 0), [], time.monotonic(), set()
+    def send(i): f = client.submit(run_task, tasks[i], pure=False, retries=retries); open_[f] = i; f.add_done_callback(ended.put)
+    for i in todo: send(i)
     try:
         while open_:
-            with contextlib.suppress(TimeoutError): wait(list(open_), timeout=1, return_when="FIRST_COMPLETED")
-            for f in [f for f in open_ if f.done()]:
-                i = open_.pop(f)
-                if answers[i] is not None: continue
+            f = None
+            with contextlib.suppress(queue.Empty): f = ended.get(timeout=1)
+            i = open_.pop(f, None)
+            if i is not None and answers[i] is None:
                 if f.status == "finished": answer = f.result(); usual.append(json.loads(answer).get("seconds", 0.)); last = time.monotonic(); arrive(i, answer)
-                elif sent[i] < retries: sent[i] += 1; open_[send(i)] = i
+                elif sent[i] < retries: sent[i] += 1; send(i)
                 else: raise RuntimeError(f"shard {i} failed {retries+1} times: {f.exception()!r}")
             for f in [f for f, i in open_.items() if answers[i] is not None]: f.cancel(); open_.pop(f)
             late = [i for i in open_.values() if i not in copied]
             if usual and late and len(open_) < len(client.scheduler_info()["workers"]) and time.monotonic()-last > slow*max(1., float(np.median(usual))):
-                for i in late: copied.add(i); open_[send(i)] = i
+                for i in late: copied.add(i); send(i)
     finally:
         for f in open_: f.cancel()
 

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['types', 'bases', 'keys', 'faithful', 'Cell', 'study_cell', 'study_cells', 'measure', 'measure_all',
            'faithfulness_table', 'agreement_table', 'complexity_table', 'model_f1', 'study_sizes', 'properties_table',
-           'tradeoff_tables', 'complexity_random_table', 'claim_tables', 'win_counts', 'plot_faithfulness',
-           'plot_overview']
+           'tradeoff_tables', 'complexity_random_table', 'claim_tables', 'stacked', 'win_counts', 'lower_half',
+           'plot_faithfulness', 'plot_overview']
 
 # %% ../nbs/40b_sun.ipynb #5cdc9010
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from .metrics.stats import summarise
 from .models import list_models, load_model
 from .simulate.agents import macro_f1
 
-# %% ../nbs/40b_sun.ipynb #3f4e30ed
+# %% ../nbs/40b_sun.ipynb #13ddd9c2
 types = {"span": "SpanIntEx", "pair": "TokenIntEx", "token": "TokenEx"}
 bases = {"shapley": "Shapley", "attention": "Attention", "integrated_gradients": "IG"}
 keys = ["dataset", "model", "explanation_type", "base"]
@@ -68,9 +68,10 @@ def study_cell(dataset:str, model:str, # the paper's names
                source:str, name:str,   # data set and model that stand for them
                n:int=100, seed:int=0, coalitions:int=256, steps:int=20,
                store=None,             # folder for raw scores that other notebooks may use
+               hub:bool=False,         # may data and models be fetched?
                split:str="test", block:int=20) -> Cell:
     "Explain `n` instances with every base technique"
-    clf = load_model(name); engine = Engine(clf, shard=block); data = load_data(source, split=split, n=n, seed=seed)
+    clf = load_model(name, hub=hub); engine = Engine(clf, shard=block); data = load_data(source, split=split, n=n, seed=seed, hub=hub)
     opts = dict(budget=coalitions, steps=steps)
     raw = [r for i in range(0, len(data), block) for r in _block_scores(clf, engine, data[i:i+block], seed, opts, store)]
     return Cell(dataset, model, source, clf, engine, list(data), raw, seed)
@@ -79,7 +80,7 @@ def study_cells(cells, **options) -> tuple: # cells, and [({dataset, model}, rea
     "All cells whose model is there"
     made, missing = [], []
     for d, m, source, name in cells:
-        if name in list_models() or Path(name).is_dir(): made.append(study_cell(d, m, source, name, **options))
+        if name in list_models() or Path(name).is_dir() or (options.get("hub") and not name.startswith("models/")): made.append(study_cell(d, m, source, name, **options))
         else: missing.append((dict(dataset=d, model=m), f"no model {name!r} ships"))
     for d in ("SNLI", "FEVER"):
         for m in ("BERT", "BART"):
@@ -131,7 +132,7 @@ def complexity_table(df, seed:int=0) -> pd.DataFrame: # the columns of Tables 11
 
 def _named(t, value): return t.rename(columns={"mean": value})[[c for c in ("dataset", "model", "metric", "level", "explanation_type", "base", value, "low", "high", "n", "skipped") if c in t.rename(columns={"mean": value})]].reset_index(drop=True)
 
-# %% ../nbs/40b_sun.ipynb #09e082bc
+# %% ../nbs/40b_sun.ipynb #998ff4a4
 def model_f1(cells, n:int=200, seed:int=0, resamples:int=500) -> pd.DataFrame: # the columns of Table 2
     "Macro F1 of the models in percent, with bootstrap intervals"
     rows = []
@@ -192,8 +193,13 @@ def claim_tables(faith=None, agree=None, complexity=None) -> dict: # {name of th
     for k, m in (("11", "BERT"), ("12", "BART")):
         if complexity is not None: out[f"sun2025_table{k}"] = pick(complexity, model=m)
     if complexity is not None: out["sun2025_complexity_random"] = complexity_random_table(complexity)
-    if faith is not None and agree is not None and complexity is not None: out.update(tradeoff_tables(properties_table(faith, agree, complexity)))
+    if all(t is not None and len(t) for t in (faith, agree, complexity)): out.update(tradeoff_tables(properties_table(faith, agree, complexity)))
     return {k: t for k, t in out.items() if len(t)}
+
+def stacked(tables, names) -> pd.DataFrame: # {name: rows} as `claim_tables` makes them
+    "Some of the tables on top of each other; empty where there are none"
+    have = [tables[f"sun2025_{k}"] for k in names if f"sun2025_{k}" in tables]
+    return pd.concat(have, ignore_index=True) if have else pd.DataFrame()
 
 def win_counts(t, value:str="value", best="max", within=("dataset", "model", "base")) -> pd.DataFrame: # explanation_type, wins, cells
     "How many cells each type wins; a tie is no win"
@@ -205,7 +211,22 @@ def win_counts(t, value:str="value", best="max", within=("dataset", "model", "ba
         if len(top) == 1: won[top.index[0]] += 1
     return pd.DataFrame([dict(explanation_type=k, wins=v, cells=cells) for k, v in won.items()])
 
-# %% ../nbs/40b_sun.ipynb #904c130b
+# %% ../nbs/40b_sun.ipynb #dfba1b46
+def lower_half(clf, seed:int=0):
+    "A copy of a classifier whose upper layers (of an encoder-decoder: whose decoder layers) have random weights again"
+    import copy, re, torch
+    from xfeval.models import _match_init
+    c = copy.copy(clf); c.model = copy.deepcopy(clf.model)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed); fresh = type(clf.model)(clf.model.config).eval(); _match_init(fresh)
+    number = lambda k: next((int(m.group(2)) for m in [re.search(r"(decoder\.layers|encoder\.layer|transformer\.h|transformer\.layer)\.(\d+)\.", k)] if m), None)
+    state, new = c.model.state_dict(), fresh.state_dict(); top = max((number(k) for k in state if number(k) is not None), default=-1)
+    half = 0 if any("decoder.layers" in k for k in state) else (top+1)//2
+    c.model.load_state_dict({k: new[k] if number(k) is not None and number(k) >= half else v for k, v in state.items()})
+    c.name = f"{clf.name}, lower half, seed {seed}"
+    return c
+
+# %% ../nbs/40b_sun.ipynb #f7ce0b4a
 def plot_faithfulness(t, # rows of `faithfulness_table` of one model
                       note:str=""):
     "Bars of comprehensiveness and sufficiency, by base and type, as in Figures 3 and 4"
@@ -228,13 +249,13 @@ def plot_overview(p, # what `properties_table` made
     "All properties of the three types at a glance, one panel per data set and model, mean over the bases, as in Figure 2"
     import matplotlib.pyplot as plt, seaborn as sns
     panels = list(dict.fromkeys(zip(p.dataset, p.model))); names = [n for n in ("comprehensiveness", "sufficiency", "agreement", "simulatability", "simplicity") if n in set(p.property)]
-    fig, axes = plt.subplots(1, len(panels), figsize=(3.4*len(panels) + .8, 3.4), squeeze=False, sharey=True); colours = dict(zip(types.values(), sns.color_palette("colorblind")))
+    fig, axes = plt.subplots(1, len(panels), figsize=(3.2*len(panels) + 1.2, 3.7), squeeze=False, sharey=True); colours = dict(zip(types.values(), sns.color_palette("colorblind")))
     for ax, (d, m) in zip(axes[0], panels):
         g = p[(p.dataset == d) & (p.model == m)]
         for j, k in enumerate(types.values()):
             h = g[g.explanation_type == k]; v = h.groupby("property").value.mean().reindex(names)
             ax.plot(v, np.arange(len(names)), "o-", color=colours[k], label=k, ms=5, lw=1.2)
             ax.scatter(h.value, [names.index(x) + (j-1)*.14 for x in h.property], color=colours[k], s=9, alpha=.5)
-        ax.set(yticks=range(len(names)), yticklabels=names, xlim=(0, 1), title=f"{d}, {m}", xlabel="higher is better"); ax.spines[["top", "right"]].set_visible(False); ax.invert_yaxis()
-    axes[0][0].legend(fontsize=8, frameon=False); fig.suptitle("Properties of the three types" + (f" ({note})" if note else "")); fig.tight_layout()
+        ax.set(yticks=range(len(names)), yticklabels=names, xlim=(-.02, 1.02), title=f"{d}, {m}", xlabel="higher is better"); ax.spines[["top", "right"]].set_visible(False)
+    axes[0][0].invert_yaxis(); fig.suptitle("Properties of the three types" + (f" ({note})" if note else "")); fig.tight_layout(rect=(0, .07, 1, 1)); fig.legend(*axes[0][0].get_legend_handles_labels(), loc="lower center", ncols=3, fontsize=8, frameon=False)
     return fig

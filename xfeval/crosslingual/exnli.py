@@ -167,11 +167,11 @@ def _csv(made): # the columns of the original release
     cols = ["language", "label", "premise", "hypothesis", "premise_highlighted", "hypothesis_highlighted", "id"]
     return pd.DataFrame([exnli_row(x) for xs in made.values() for x in xs])[cols].to_csv(index=False)
 
-# %% ../../nbs/36a_exnli.ipynb #7ecf02ac
+# %% ../../nbs/36a_exnli.ipynb #1ea97a85
 _style = """body{font:15px/1.7 "Noto Sans","Segoe UI",system-ui,"Noto Sans Arabic","Noto Sans Devanagari","Noto Nastaliq Urdu","Noto Sans Thai","Noto Sans CJK SC","Microsoft YaHei",sans-serif;color:#1b1b1b;max-width:1000px;margin:0 auto;padding:16px}
 h1{font-size:22px;margin:0 0 4px} .about{color:#555;font-size:13px;margin:0 0 14px} .bar{position:sticky;top:0;background:#fff;border-bottom:1px solid #ccc;padding:8px 0;display:flex;flex-wrap:wrap;gap:10px;font-size:13px;align-items:center} .bar input[type=search]{padding:3px 6px;min-width:220px;font:inherit}
 section{border-bottom:1px solid #ccc;padding:10px 0} section h2{font-size:13px;font-weight:400;color:#555;margin:0 0 4px} table{border-collapse:collapse;width:100%} th{font-size:12px;color:#555;text-align:start;vertical-align:top;width:34px;padding:3px 8px 3px 0;font-weight:600} td{padding:2px 0}
-p{margin:0;text-align:start;overflow-wrap:anywhere} mark{background:#ffd28a;color:inherit;border-radius:3px;padding:1px 2px} [hidden]{display:none}
+p{margin:0;text-align:start;overflow-wrap:anywhere} mark{background:#ffd28a;color:inherit;border-radius:3px;padding:1px 0} [hidden]{display:none}
 @media (prefers-color-scheme:dark){body,.bar{background:#1b1d21;color:#ececec} mark{background:#8a5a00} .about,section h2,th{color:#b0b0b0}}"""
 _script = """const q=document.querySelector('input[type=search]'),c=[...document.querySelectorAll('.bar input[type=checkbox]')];
 function f(){const t=q.value.toLowerCase();document.querySelectorAll('section').forEach(s=>s.hidden=!!t&&!s.textContent.toLowerCase().includes(t));c.forEach(b=>document.querySelectorAll('tr[data-lang="'+b.value+'"]').forEach(r=>r.hidden=!b.checked))}
@@ -194,7 +194,7 @@ def exnli_html(made:Mapping, # {lang: instances} with highlights
         rows = "".join(f'<tr data-lang="{escaped(l)}"><th scope="row">{escaped(l)}</th><td>{"".join(_part_html(a[e.id], p, e) for p in range(len(e.texts)))}</td></tr>' for l, a in at.items() if e.id in a)
         sections.append(f'<section><h2>{escaped(e.id)} &middot; {escaped(e.label)}</h2><table><tbody>{rows}</tbody></table></section>')
     boxes = "".join(f'<label><input type="checkbox" value="{escaped(l)}" checked> {escaped(l)}</label>' for l in made)
-    shown = f"{len(sections)} of {len(made['en'])} instances are shown." if len(made["en"]) > limit else f"{len(sections)} instances."
+    shown = f"{len(sections)} of {len(made['en'])} instances are shown." if len(made["en"]) > limit else f"{len(sections)} instance{'s'*(len(sections) != 1)}."
     return page(f'<style>{_style}</style><h1>{escaped(title)}</h1><p class="about">{escaped(about)} {shown}</p><div class="bar"><input type="search" placeholder="show instances with this text" aria-label="search">{boxes}</div>{"".join(sections)}<script>{_script}</script>', title)
 
 # %% ../../nbs/36a_exnli.ipynb #83314bb9

@@ -9,14 +9,13 @@ __all__ = ['cell_rows', 'cell_outputs', 'families', 'null_models', 'project', 's
            'cross_lingual_faithfulness', 'shuffle_links', 'null_rho', 'spoil_links', 'aligner_effect', 'steps_table',
            'chosen_steps', 'separation', 'language_f1', 'plot_projection', 'plot_cells']
 
-# %% ../../nbs/36_faithfulness.ipynb #8f749b29
+# %% ../../nbs/36_faithfulness.ipynb #a5431bae
 import math
 from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 from scipy.stats import rankdata, t as student
-from sklearn.metrics import f1_score
 
 from ..core import Explanation, Instance, check_choice, seed_for
 from .align import aer, align_instances
@@ -25,7 +24,7 @@ from ..engine import Engine, engine_for
 from ..explainers.explain import explain, target_indices
 from ..explainers.gradients import integrated_gradients
 from ..metrics.base import Skip, average_precision, note_of
-from ..metrics.stats import bootstrap_interval, compare_methods, reasons
+from ..metrics.stats import compare_methods, reasons
 
 # %% ../../nbs/36_faithfulness.ipynb #51fa597a
 def project(scores,      # one score per word of the translation
@@ -351,7 +350,11 @@ def separation(df:pd.DataFrame,      # tidy rows: metric, method, instance, valu
                          told_apart=float((tests.p_holm < level).mean()), pairs=len(tests), n=int(n.max())))
     return pd.DataFrame(rows)
 
-# %% ../../nbs/36_faithfulness.ipynb #d825b0b9
+# %% ../../nbs/36_faithfulness.ipynb #5f26bbc0
+def _macro_f1(y, p, draws): # one per row of `draws`, over the classes that occur in `y`
+    a, b = y[draws], p[draws]
+    return np.mean([2*((a == c) & (b == c)).sum(1)/np.maximum((a == c).sum(1)+(b == c).sum(1), 1) for c in np.unique(y)], 0)
+
 def language_f1(clf, data:Mapping, # {lang: instances}
                 n_resamples:int=1000, seed:int=0, engine:Engine|None=None) -> pd.DataFrame: # lang, f1, low, high, accuracy, n
     "Macro F1 of the classifier in every language"
@@ -359,11 +362,9 @@ def language_f1(clf, data:Mapping, # {lang: instances}
     for l, xs in data.items():
         xs = [x for x in xs if x.label is not None]
         if not xs: rows.append(dict(lang=l, f1=math.nan, low=math.nan, high=math.nan, accuracy=math.nan, n=0)); continue
-        y, p = np.array([engine.label_index(x) for x in xs]), engine.predict(xs).argmax(1); labels = sorted(set(y.tolist()))
-        f1 = lambda i: f1_score(y[i], p[i], labels=labels, average="macro", zero_division=0)
-        rng = np.random.default_rng(seed_for(seed, l)); draws = [f1(rng.integers(0, len(y), len(y))) for _ in range(min(n_resamples, 300))]
-        low, high = np.quantile(draws, [.025, .975])
-        rows.append(dict(lang=l, f1=float(f1(slice(None))), low=float(low), high=float(high), accuracy=float((y == p).mean()), n=len(xs)))
+        y, p = np.array([engine.label_index(x) for x in xs]), engine.predict(xs).argmax(1)
+        low, high = np.quantile(_macro_f1(y, p, np.random.default_rng(seed_for(seed, l)).integers(0, len(y), (n_resamples, len(y)))), [.025, .975])
+        rows.append(dict(lang=l, f1=float(_macro_f1(y, p, np.arange(len(y))[None])[0]), low=float(low), high=float(high), accuracy=float((y == p).mean()), n=len(xs)))
     return pd.DataFrame(rows)
 
 # %% ../../nbs/36_faithfulness.ipynb #b8ba6b5b

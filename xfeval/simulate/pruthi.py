@@ -66,12 +66,13 @@ def teacher_explanations(clf, texts, steps:int=50, # points on the path of the p
     call = lambda m: explain(clf, texts, paper_methods[m][0], seed=seed, engine=engine, **paper_methods[m][1], **(dict(steps=steps) if m in with_steps else {}))
     return {m: call(m) for m in methods}
 
-# %% ../../nbs/39d_pruthi.ipynb #0e9f61c3
-def paper_students(epochs:int=10, size:float=1.) -> list: # of `StudentConfig`
-    "BERT-base, BERT-large, BiLSTM and BiLSTM+Attention, in small"
-    w = lambda n: max(4, 4*round(n*size/4)); r = lambda lr: Recipe(epochs=epochs, lr=lr)
-    return [StudentConfig("bert", dict(width=w(16), heads=2, inner=w(32)), r(8e-3), "BERT-base"), StudentConfig("bert", dict(width=w(24), heads=2, inner=w(48)), r(6e-3), "BERT-large"),
-            StudentConfig("bilstm", dict(width=w(16), hidden=w(16)), r(1e-2), "BiLSTM"), StudentConfig("bilstm_attention", dict(width=w(16), hidden=w(16)), r(1e-2), "BiLSTM+Attention")]
+# %% ../../nbs/39d_pruthi.ipynb #1712d926
+def paper_students(epochs:int=10, size:float=1., # `size`: multiplies the widths
+                   bert=()) -> list: # of `StudentConfig`; `bert`: pretrained classifiers to take the place of the small BERT-base and BERT-large
+    "BERT-base, BERT-large, BiLSTM and BiLSTM+Attention, in small unless pretrained ones are given"
+    w = lambda n: max(4, 4*round(n*size/4)); r = lambda lr: Recipe(epochs=epochs, lr=lr); names = ("BERT-base", "BERT-large")
+    start = [StudentConfig("bert", dict(width=w(n), heads=2, inner=w(2*n)), r(lr), name) for n, lr, name in zip((16, 24), (8e-3, 6e-3), names)] if not bert else [StudentConfig(c, recipe=r(2e-5), name=name) for c, name in zip(bert, names)]
+    return start + [StudentConfig("bilstm", dict(width=w(16), hidden=w(16)), r(1e-2), "BiLSTM"), StudentConfig("bilstm_attention", dict(width=w(16), hidden=w(16)), r(1e-2), "BiLSTM+Attention")]
 
 short_strategy = dict(attention_regularization="AR", multitask="MTL")
 control_names = dict(none="None", random="Random", trivial="Trivial")
@@ -191,10 +192,10 @@ def erasure_table(scores:pd.DataFrame, seed:int=0) -> pd.DataFrame: # method, me
     t = pd.DataFrame(rows)
     return t.assign(rank=(t.value*np.where(t.metric == "sufficiency", 1, -1)).round(9).groupby(t.metric).rank())
 
-# %% ../../nbs/39d_pruthi.ipynb #6101a026
-def small_configs(shrink:int=16, epochs:int=10, faster:float=4.) -> list: # of `StudentConfig`
-    "The four sampled configurations of the BiLSTM with attention, sizes divided and learning rates multiplied for small students"
-    return [StudentConfig(c.student, c.options, Recipe(epochs=epochs, batch=c.recipe.batch, lr=c.recipe.lr*faster), c.name) for c in sampled_configs(shrink)]
+# %% ../../nbs/39d_pruthi.ipynb #c41a07c3
+def small_configs(shrink:int=16, epochs:int=10, faster:float|None=None) -> list: # of `StudentConfig`
+    "The four sampled configurations of the BiLSTM with attention, sizes divided and (small students) learning rates multiplied by 4"
+    return [StudentConfig(c.student, c.options, Recipe(epochs=epochs, batch=c.recipe.batch, lr=c.recipe.lr*((4. if shrink > 1 else 1.) if faster is None else faster)), c.name) for c in sampled_configs(shrink)]
 
 def config_table(table:pd.DataFrame) -> tuple: # two tables
     "Table 8 and its ranks in the published columns, from a `student_table` of the configurations"
@@ -233,7 +234,7 @@ def qa_paper_table(table:pd.DataFrame, # what `qa_table` returns
     ours = sorted(set(table.n_train)); name = dict(none="none", multitask="multitask learning", attention_regularization="attention regularization", attention_alignment="attention alignment loss")
     return table.assign(learning_strategy=table.strategy.map(name), texts=table.n_train, n_train=[sizes[ours.index(n)] for n in table.n_train], task=task).rename(columns=dict(f1="f1_percent"))
 
-# %% ../../nbs/39d_pruthi.ipynb #36192a83
+# %% ../../nbs/39d_pruthi.ipynb #8d0933d5
 def last_words(x:Instance, n:int=120) -> Instance:
     "The last `n` words of a text with one part, with its label and the human marks that are left"
     if len(x.parts) != 1: raise ValueError(f"only texts with one part can be cut, {x.id!r} has {len(x.parts)}")
@@ -246,8 +247,9 @@ def shown_by_people(texts) -> list: # per text, a set of words, or None where no
 
 def movie_reviews(n_train:int, n_dev:int, n_test:int, words:int=120, seed:int=0, path=None) -> tuple: # training, development and test texts, and {name: slice of the test texts}
     "Movie reviews with human rationales to learn from, and three tests: unseen reviews of the same kind, IMDb reviews, and sentences of SST-2"
-    pool = load_data("eraser-movies", "train", path=path); tests = dict(movies=load_data("eraser-movies", "validation", n=n_test, seed=seed, path=path), IMDb=load_data("imdb", "train", n=n_test, seed=seed, path=path), SST=load_data("sst2", "validation", n=n_test, seed=seed, path=path))
-    order = np.random.default_rng(seed_for(seed, "movie reviews")).permutation(len(pool)); train, dev = divide([last_words(pool[i], words) for i in order], n_train, n_dev)
+    pick = lambda name, split, n: load_data(name, split, n=n, seed=seed, path=path)
+    pool, tests = pick("eraser-movies", "train", n_train+n_dev), dict(movies=pick("eraser-movies", "validation", n_test), IMDb=pick("imdb", "train", n_test), SST=pick("sst2", "validation", n_test))
+    train, dev = divide([last_words(x, words) for x in pool], n_train, n_dev)
     test = [last_words(x, words) for t in tests.values() for x in t]; cut = np.cumsum([0, *map(len, tests.values())])
     return train, dev, test, {name: slice(int(a), int(b)) for name, a, b in zip(tests, cut[:-1], cut[1:])}
 
