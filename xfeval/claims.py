@@ -166,7 +166,7 @@ def beside(name:str,        # a published table, `sun2025_table03`
     d["note"] = note
     return Beside(name, d[keys + ["published", "ours", "low", "high", "n", "note"]], ours, keys, across, best, list(within))
 
-# %% ../nbs/40a_claims.ipynb #b83b79da
+# %% ../nbs/40a_claims.ipynb #3ec485d4
 @dataclass(frozen=True)
 class Reading:
     "What a predicate found"
@@ -182,6 +182,17 @@ def load_claims(paper:str|None=None) -> list: # of dictionaries
     return [dict(c, paper=p) for p in papers for c in all_[p]]
 
 def _cells(t, within): return t.groupby(list(within), sort=False, dropna=False) if within else [((), t)]
+_codes = {} # the cells of a table, kept while its values are drawn again
+def _sums(t, value, of, within): # names, and per cell and name the sum and the number of values
+    key = (id(t), of, tuple(within)); kept = _codes.get(key)
+    if kept is None or kept[0] is not t:
+        cell = t.groupby(list(within), sort=False, dropna=False).ngroup().to_numpy() if within else np.zeros(len(t), int); who, names = pd.factorize(t[of])
+        kept = _codes[key] = (t, cell, who, list(names))
+    _, cell, who, names = kept; v = t[value].to_numpy(float); ok = ~np.isnan(v) & (who >= 0) & (cell >= 0); n = (int(cell.max()) + 1 if len(cell) else 0, len(names)); at = cell[ok]*n[1] + who[ok]
+    return names, np.bincount(at, v[ok], n[0]*n[1]).reshape(n), np.bincount(at, minlength=n[0]*n[1]).reshape(n)
+def _means(t, value, of, within): # names, and per cell and name the mean; nan where there is none
+    names, s, c = _sums(t, value, of, within)
+    return names, np.where(c > 0, s/np.maximum(c, 1), np.nan)
 def _sign(best): return -1 if check_choice(best, ("max", "min"), "best") == "min" else 1
 def _bounds(x, at_least, at_most, about): # does a number satisfy what the claim says
     if about is not None: return min(x/about, about/x) >= .5 if x*about > 0 else abs(x - about) < 1e-9
@@ -190,31 +201,28 @@ def _bounds(x, at_least, at_most, about): # does a number satisfy what the claim
 @predicates("wins", says="`winner` has the best value in at least `at_least` of `total` cells; a tie is no win; with fewer cells the share decides")
 def wins(t, value, of, winner, within, total, at_least=None, at_most=None, best="max"):
     "Count the cells that one contender wins"
-    won = cells = 0
-    for _, g in _cells(t, within):
-        g = g.dropna(subset=[value])
-        if winner not in set(g[of]) or g[of].nunique() < 2: continue
-        v = _sign(best)*g.groupby(of)[value].mean(); cells += 1; won += bool(v[winner] > v.drop(winner).max())
+    names, m = _means(t, value, of, within); m = _sign(best)*m; won = cells = 0
+    if winner in names:
+        w = names.index(winner); rest = np.where(np.isnan(m), -np.inf, m); rest[:, w] = -np.inf
+        valid = ~np.isnan(m[:, w]) & ((~np.isnan(m)).sum(1) > 1); cells, won = int(valid.sum()), int((valid & (m[:, w] > rest.max(1))).sum())
     share = lambda x: None if x is None else x/total
     return Reading(None if not cells else _bounds(won/cells, share(at_least), share(at_most), None), f"{won} of {cells}")
 
 @predicates("beats", says="in each cell, the first of each pair in `pairs` is better than the second, in at least the share `at_least` (or at most `at_most`) of the cells; `or_equal` lets a tie count")
 def beats(t, value, of, pairs, within=(), at_least=1., at_most=None, best="max", or_equal=False):
     "Count the cells in which one contender is better than another"
-    won = cells = 0
-    for _, g in _cells(t, within):
-        v = _sign(best)*g.dropna(subset=[value]).groupby(of)[value].mean()
-        for a, b in pairs:
-            if a in v.index and b in v.index: cells += 1; won += bool(v[a] >= v[b] if or_equal else v[a] > v[b])
+    names, m = _means(t, value, of, within); m = _sign(best)*m; won = cells = 0
+    for a, b in pairs:
+        if a in names and b in names:
+            a, b = m[:, names.index(a)], m[:, names.index(b)]; both = ~np.isnan(a) & ~np.isnan(b); cells += int(both.sum()); won += int((both & (a >= b if or_equal else a > b)).sum())
     return Reading(None if not cells else _bounds(won/cells, None if at_most is not None else at_least, at_most, None), f"{won} of {cells}")
 
 @predicates("groups", says="the mean of `value` over the rows whose `of` is in `better` is better than over those in `worse`, in at least the share `at_least` of the cells")
 def groups(t, value, of, better, worse, within=(), at_least=1., best="max"):
     "Compare the means of two groups of contenders"
-    won = cells = 0; said = []
-    for _, g in _cells(t, within):
-        a, b = (g[g[of].isin(names)][value].mean() for names in (better, worse))
-        if pd.notna(a) and pd.notna(b): cells += 1; won += bool(_sign(best)*a > _sign(best)*b); said.append(f"{a:.3g} against {b:.3g}")
+    names, s, c = _sums(t, value, of, within); mean = lambda who: (lambda i: np.where(c[:, i].sum(1) > 0, s[:, i].sum(1)/np.maximum(c[:, i].sum(1), 1), np.nan))([names.index(w) for w in who if w in names])
+    a, b = mean(better), mean(worse); both = ~np.isnan(a) & ~np.isnan(b); cells, won = int(both.sum()), int((both & (_sign(best)*a > _sign(best)*b)).sum())
+    said = [f"{x:.3g} against {y:.3g}" for x, y in zip(a[both], b[both])]
     return Reading(None if not cells else won/cells >= at_least - 1e-9, said[0] if cells == 1 else f"{won} of {cells}")
 
 @predicates("correlation", says="the mean over the cells of the `kind` of correlation between columns `x` and `value`; `at_least`, `at_most` or `about` (a factor of two) a number")
@@ -275,7 +283,7 @@ def people(t, why="needs people"):
     "A claim that no computation can check"
     return Reading(None, why)
 
-# %% ../nbs/40a_claims.ipynb #67f0b532
+# %% ../nbs/40a_claims.ipynb #8cb3a0a1
 def _pick(tables, claim):
     names = claim.get("table") or []
     names = [names] if isinstance(names, str) else names
@@ -287,18 +295,18 @@ def _pick(tables, claim):
         if t is not None: t = t[~t[k].isin(v if isinstance(v, list) else [v])]
     return t, [n for n in names if n not in tables or not len(tables[n])]
 
-def _redraw(t, value, rng):
+def _redraws(t, value, draws, rng): # the same table again and again, with other values in it
     low, high = (next((t[c] for c in (f"{value}_{s}", s) if c in t), None) for s in ("low", "high"))
-    if low is None: return None
-    se = ((pd.to_numeric(high) - pd.to_numeric(low))/3.92).fillna(0.)
-    return t.assign(**{value: t[value] + se*rng.standard_normal(len(t))})
+    if low is None: return
+    se = ((pd.to_numeric(high) - pd.to_numeric(low))/3.92).fillna(0.).to_numpy(); v = t[value].to_numpy(float); d = t.copy()
+    for _ in range(draws): d[value] = v + se*rng.standard_normal(len(v)); yield d
 
 def _judge(claim, t, draws, rng):
     fn, args = predicates[claim["predicate"]], claim.get("args") or {}
     r = fn(t, **args)
     if r.holds is None: return r, "cannot tell", r.ours if claim["predicate"] == "people" else "no cells to compare"
     if claim["predicate"] == "setting": return r, "yes" if r.holds else "no", ""
-    again = [fn(d, **args).holds for d in (_redraw(t, args["value"], rng) for _ in range(draws)) if d is not None]
+    again = [fn(d, **args).holds for d in _redraws(t, args["value"], draws, rng)]; _codes.clear()
     share = np.mean([h is True for h in again]) if again else float(r.holds)
     sure = share >= .9 if r.holds else share <= .1
     return r, ("yes" if r.holds else "no") if sure else "cannot tell", "" if not again else f"holds in {share:.0%} of {draws} draws within the intervals"

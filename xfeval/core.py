@@ -153,7 +153,7 @@ class Gold:
 
 def _listed(v): return [_listed(u) for u in v] if isinstance(v, (tuple, list, frozenset)) else v
 
-# %% ../nbs/00_core.ipynb #ed13597f
+# %% ../nbs/00_core.ipynb #fc3e6dd3
 _no_space_before = regex.compile(r"^(?:[.,;:!?…%)\]}»”。，；：！？、）]|'(?:s|re|ve|ll|d|m)$|n't$)")
 _no_space_after = regex.compile(r"(?:^[(\[{«“¿¡]|^\p{L}{1,4}['’])$")
 
@@ -163,7 +163,7 @@ def join_words(words,         # the words of one part
     "Natural text made of `words`, and where each word stands in it"
     text, offsets = "", []
     for i, w in enumerate(words):
-        if not w or w != w.strip(): raise ValueError(f"word {i} is {w!r}: words may not be empty nor start or end with white space")
+        if not isinstance(w, str) or not w or w != w.strip(): raise ValueError(f"word {i} is {w!r}: words are texts that may not be empty nor start or end with white space")
         glue = lang in ("zh", "ja", "th") or _no_space_before.search(w) or (i and _no_space_after.search(words[i-1]))
         if text and not glue: text += " "
         offsets.append((len(text), len(text)+len(w))); text += w

@@ -190,9 +190,9 @@ def code_for(w:Wish) -> str: # Python
     lines += [f"df = evaluate(clf, ex, {measured_for(w.kind)!r}{call(dict(seed=w.seed) if w.seed else {})})", "for e in ex: e.show()"]
     return "\n".join(lines) + "\n"
 
-# %% ../nbs/46_explorer.ipynb #8f6e1417
+# %% ../nbs/46_explorer.ipynb #84a6731f
 _style = """<style>.xf .bars{display:grid;grid-template-columns:max-content minmax(80px,1fr) 4em;gap:2px 10px;align-items:center;font-size:14px;max-width:520px} .xf .bars i{display:block;height:12px;border-radius:2px;background:var(--mute);font-style:normal} .xf .bars .top i{background:var(--lp)}
-.xf .bars>div{display:contents} .xf .bars .top{font-weight:600} .xf .bars span{line-height:1.5} .xf table.rows{font-size:13px;line-height:1.6;width:100%} .xf table.rows thead th{color:var(--mute);font-size:12px} .xf s{color:var(--mute);text-decoration-thickness:1px} .xf td.num,.xf th.num{text-align:end} .xf td.best{font-weight:700} .xf table.rows td.num{min-width:0;font-size:13px} .xf table.said th{white-space:normal;min-width:6em;max-width:11em;overflow-wrap:anywhere} .xf table.said td{min-width:0!important;font-size:13px!important} .xf table.said td.text{width:100%}</style>"""
+.xf .bars>div{display:contents} .xf .bars .top{font-weight:600} .xf .bars span{line-height:1.5} .xf table.rows{font-size:13px;line-height:1.6;width:100%} .xf table.rows thead th{color:var(--mute);font-size:12px} .xf s{color:var(--mute);text-decoration-thickness:1px} .xf td.num,.xf th.num{text-align:end} .xf td.best{font-weight:700} .xf table.rows td.num{min-width:0;font-size:13px} .xf table.said th{white-space:normal;min-width:6em;max-width:11em;overflow-wrap:anywhere} .xf table.said thead th{white-space:nowrap;max-width:none} .xf table.said td{min-width:0!important;font-size:13px!important} .xf table.said td.text{width:100%}</style>"""
 
 def prediction_html(a:Answer) -> str: # an HTML fragment
     "What the model says about the whole text"
@@ -215,7 +215,7 @@ def perturbed_html(x:Instance, t:pd.DataFrame, target:str) -> str: # an HTML fra
     "Perturbed texts and what the model says about them"
     whole = t.says[0]
     rows = "".join(f'<tr><th scope="row">{escaped(r["what"])}</th><td class="text">{_struck(x, set(r["left"]))}</td><td class="num">{r[target]:.3f}</td><td class="{"best" if r["says"] != whole else ""}">{escaped(r["says"])}</td></tr>' for r in t.to_dict("records"))
-    return _fragment(f'<table class="rows said"><thead><tr><th scope="col">what the model reads</th><th scope="col">text</th><th scope="col" class="num">{escaped(target)}</th><th scope="col">says</th></tr></thead><tbody>{rows}</tbody></table>{_style}')
+    return _fragment(f'<table class="rows said"><thead><tr><th scope="col">what it reads</th><th scope="col">text</th><th scope="col" class="num">{escaped(target)}</th><th scope="col">says</th></tr></thead><tbody>{rows}</tbody></table>{_style}')
 
 def metrics_html(df:pd.DataFrame) -> str: # an HTML fragment
     "A row per metric and a column per method, the better one in bold"

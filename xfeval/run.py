@@ -190,11 +190,11 @@ def say_resources(profile, folder=None, only="", say=print):
         for x in r["missing"].itertuples(): say(f"    {x.kind} {x.name} ({x.source}" + (f", {x.gb} GB)" if x.gb == x.gb and x.gb is not None else ")"))
     return r
 
-# %% ../nbs/41_run.ipynb #56b1a65b
+# %% ../nbs/41_run.ipynb #41527eb2
 _style = """:root{--ink:#1b1b1b;--soft:#555;--line:#ddd;--paper:#fff;--link:#0b57a4;--yes:#d9f0dd;--no:#f9dcd7;--dep:#fdeccb;--ct:#ececec}
 @media (prefers-color-scheme:dark){:root{--ink:#e6e6e6;--soft:#aaa;--line:#383b40;--paper:#16181c;--link:#7db8ff;--yes:#1f4a2a;--no:#5a2720;--dep:#574315;--ct:#33363b} img{background:#fff}}
 body{font:16px/1.5 system-ui,sans-serif;max-width:76rem;margin:2rem auto;padding:0 1rem;color:var(--ink);background:var(--paper)} h1{margin-bottom:.2rem} h2{border-top:2px solid var(--line);padding-top:1.2rem;margin-top:2.4rem} h3{margin:1.6rem 0 .3rem}
-a{color:var(--link)} .note,.foot,figcaption{color:var(--soft)} .foot{font-size:.8rem;margin:.15rem 0} img{max-width:100%;height:auto} nav ul{columns:2;padding-left:1.2rem} .wide{overflow-x:auto}
+a{color:var(--link)} .note,.foot,figcaption{color:var(--soft)} .foot{font-size:.8rem;margin:.15rem 0} img{max-width:min(100%,56rem);max-height:46rem;height:auto} nav ul{columns:2;padding-left:1.2rem} .wide{overflow-x:auto}
 table{border-collapse:collapse;font-size:.82rem;margin:.4rem 0} caption{text-align:left;color:var(--soft);padding-bottom:.3rem} th,td{border-bottom:1px solid var(--line);padding:.2rem .5rem;text-align:left;vertical-align:top} th{font-weight:600} td.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap} td.gone{color:var(--soft);font-style:italic}
 thead tr:first-child th[colspan]{text-align:center} .yes{background:var(--yes)} .no{background:var(--no)} .depends{background:var(--dep)} .cannot{background:var(--ct)} details summary{cursor:pointer;color:var(--soft)} .files{font-size:.8rem;color:var(--soft)}"""
 
@@ -223,11 +223,12 @@ def write_index(out, profile, records, nbs, skipped=None) -> Path:
     out, esc = Path(out), html.escape; done = {r["name"]: r for r in records}; skipped = skipped or {}
     claims = merge_claims(out); write_whole(out/"availability.csv", table_text(availability())); note = next((r["params"].get("note") for r in records if "params" in r), "")
     counts = claims.verdict.str.split(" on").str[0].value_counts(); papers = list(dict.fromkeys(i["paper"] for i in load_items())); parts, used = [], set()
+    said = ", ".join(f"{int(v)} {'depend on a reading' if k == 'depends' else k}" for k, v in counts.items())
     for p in papers:
         items = load_items(p); blocks = []
         for i in items:
             nb, needs = i["notebook"], item_needs(i, profile) if profile in ("smoke", "demo", "laptop", "paper") else {}
-            files = item_files(i, out) if nb in done else []; used |= set(files); title = f"{_word_for(i['id'])}: {i['title']}" if _word_for(i["id"]) else i["title"]
+            files = sorted(item_files(i, out) if nb in done else [], key=lambda f: ("_figure" in i["id"]) != f.endswith(".png")); used |= set(files); title = f"{_word_for(i['id'])}: {i['title']}" if _word_for(i["id"]) else i["title"]
             if files: body = "".join(_shown(f, out) for f in files) + f'<p class="files">made by <a href="notebooks/{esc(nb)}.html">{esc(nb)}</a></p>'
             else: body = f'<p class="note">not available here: {esc(needs if isinstance(needs, str) else skipped.get(nb) or done.get(nb, {}).get("error") or "its notebook is not part of this run")}</p>'
             none = i["published"].get("none") if isinstance(i["published"], dict) else ""
@@ -242,7 +243,7 @@ def write_index(out, profile, records, nbs, skipped=None) -> Path:
     toc = "".join(f'<li><a href="#{esc(p)}">{esc(_papers.get(p, p))}</a>: ' + " ".join(f'<a href="#{esc(i["id"])}">{esc(_word_for(i["id"], short=True))}</a>' for i in load_items(p)) + (f' <a href="#{esc(p)}_claims">claims</a>' if (claims.paper == p).any() else "") + "</li>" for p in papers)
     page = f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>xfeval results: {esc(profile)}</title><style>{_style}</style>' \
            f'<h1>Every table and figure, regenerated</h1><p class="note">Profile {esc(profile)}{": " + esc(note) if note else ""}. Published numbers stand beside ours; bold is the best of its group.</p>' \
-           f'<p>Claims: {", ".join(f"{int(v)} {esc(k)}" for k, v in counts.items())}. <a href="claims.csv">claims.csv</a>, <a href="availability.csv">what can run where</a>, <a href="manifest.json">manifest</a>.</p><nav><ul>{toc}{"<li><a href=#more>More</a></li>" if more else ""}</ul></nav>' \
+           f'<p>Claims: {esc(said)}. <a href="claims.csv">claims.csv</a>, <a href="availability.csv">what can run where</a>, <a href="manifest.json">manifest</a>.</p><nav><ul>{toc}{"<li><a href=#more>More</a></li>" if more else ""}</ul></nav>' \
            f'{"".join(parts)}{"<h2 id=more>More</h2>" + "".join(more) if more else ""}</html>\n'
     from xfeval import __version__
     manifest = dict(profile=profile, xfeval=__version__, versions=versions(), python=sys.version.split()[0], skipped=skipped, notebooks={r["name"]: {k: v for k, v in r.items() if k not in ("name", "skipped", "log")} for r in records})

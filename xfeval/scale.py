@@ -85,7 +85,7 @@ class Store:
         try: write_whole(self.path(task), json.dumps(dict(answer=answer, sha256=hashlib.sha256(answer.encode()).hexdigest())))
         except OSError as e: warnings.warn(f"shards cannot be kept in {self.folder} ({e}); going on without", stacklevel=2); self.folder = None
 
-# %% ../nbs/47_scale.ipynb #e6e9d63a
+# %% ../nbs/47_scale.ipynb #7ab373ce
 @contextlib.contextmanager
 def cluster(dask:str): # "local", "local:4" or a scheduler's address
     "A Dask client, closed at the end together with what was started for it"
@@ -94,12 +94,15 @@ def cluster(dask:str): # "local", "local:4" or a scheduler's address
     if dask == "local" or dask.startswith("local:"):
         n = dask[6:] or "2"
         if not n.isdigit() or int(n) < 1: raise ValueError(f"--dask local:N needs a number of processes, got {dask!r}")
-        with LocalCluster(n_workers=int(n), threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=logging.CRITICAL) as c, Client(c, set_as_default=False) as client: yield client
+        with LocalCluster(n_workers=int(n), threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=logging.CRITICAL) as c, Client(c, set_as_default=False) as client: yield client
         return
     if "://" not in dask: raise ValueError(f"unknown Dask address {dask!r}: allowed are local, local:N and addresses like tcp://host:8786")
     try: client = Client(dask, timeout="10s", set_as_default=False)
     except (OSError, ValueError, TimeoutError) as e: raise ValueError(f"no Dask scheduler answers at {dask!r}: {type(e).__name__}") from None
-    with client: yield client
+    with client:
+        try: client.wait_for_workers(1, timeout=60)
+        except TimeoutError: raise ValueError(f"the Dask scheduler at {dask!r} has no workers") from None
+        yield client
 
 @contextlib.contextmanager
 def executor(dask:str="", # as for `cluster`; empty: threads of this process
