@@ -99,7 +99,10 @@ class Rival:
         answer = json.loads(line) if line else dict(error="the peer's process ended")
         if "error" in answer: raise RuntimeError(answer["error"])
         return answer
-    def close(self): self.p.stdin.close(); self.p.wait(20)
+    def close(self):
+        self.p.stdin.close()
+        try: self.p.wait(20)
+        except subprocess.TimeoutExpired: self.p.kill(); self.p.wait()
 
 
 def home():

@@ -8,7 +8,7 @@ __all__ = ['aggregations', 'aggregate', 'word_scores', 'frozen', 'shared', 'grad
            'integrated_gradients', 'averaged_gradients', 'smooth_grad', 'square_grad', 'var_grad', 'gradient_shap',
            'deeplift', 'conductance', 'layer_conductance']
 
-# %% ../../nbs/22_gradients.ipynb #69838fa3
+# %% ../../nbs/22_gradients.ipynb #fb01c312
 import contextlib, warnings
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import nn
 
 from ..core import check_choice, subword_rules
 from .base import Attribution, method
-from ..models import value_of
+from ..models import _out_of_memory, value_of
 
 # %% ../../nbs/22_gradients.ipynb #54a79357
 aggregations = dict(sum=lambda u: u.sum(-1), mean=lambda u: u.mean(-1), l2=lambda u: np.sqrt((u**2).sum(-1)))
@@ -119,7 +119,7 @@ def _chunks(encs, per, width, limit=64e6): # instances whose path fits in memory
         out[-1].append(i); size += need
     return [c for c in out if c]
 
-# %% ../../nbs/22_gradients.ipynb #79c4dd3c
+# %% ../../nbs/22_gradients.ipynb #8178ff4d
 def path_gradients(clf, encs, targets, output, baseline, alphas, weights) -> tuple: # gradients averaged along the path, and values at its end and start
     "Mean gradients on the straight path from a baseline, pooled over instances and steps"
     def make():
@@ -135,9 +135,10 @@ def path_gradients(clf, encs, targets, output, baseline, alphas, weights) -> tup
 
 def _values_at(clf, encs, output, targets, embeds, tokens=2048): # the output at given embeddings
     out = np.zeros(len(encs))
-    for ix in clf.split(encs, tokens):
+    def run(ix):
         b = clf.batch([encs[i] for i in ix])
-        with torch.inference_mode(): out[ix] = value_of(clf.forward(b, clf._padded(b, [embeds[i] for i in ix])), output, targets[ix]).float().cpu().numpy()
+        with torch.inference_mode(): return value_of(clf.forward(b, clf._padded(b, [embeds[i] for i in ix])), output, targets[ix]).float().cpu().numpy()
+    for ix in clf.split(encs, tokens): out[ix] = np.concatenate(clf.run_safely(run, ix.tolist()))
     return out
 
 @method("integrated_gradients", style="batch", needs="gradients", output="prob_top", cost="steps gradients + 2", paper="Sun, Pruthi, Zhao, Zaman")
@@ -202,7 +203,7 @@ def deeplift(clf, encs, targets, output, rngs, *, baseline="zero", aggregation="
         for i, r, v in zip(ix, b.rows_of(u.detach().float().cpu().numpy()), d.detach().cpu().numpy()): us[i], deltas[i] = r, v
     return word_scores(clf, encs, us, aggregation, subword, deltas)
 
-# %% ../../nbs/22_gradients.ipynb #0f4590d0
+# %% ../../nbs/22_gradients.ipynb #5c5aa3a3
 def conductance(clf, encs, targets, output, baseline="pad", steps=50, layers=None) -> tuple: # per instance (layers, sub-words), and deltas
     "Conductance of every sub-word position in the chosen layers, from one pass along the path"
     mods = clf.layers; pick = list(range(len(mods))) if layers is None else list(layers)
@@ -219,7 +220,12 @@ def _through_layers(clf, enc, points, target, output, mods, pick, tokens=1024):
     "Trapezoid sums over the path, one batch of points after the other, each starting with the last point of the one before"
     c, ends, size, s = 0., [], max(2, tokens//max(1, len(enc.ids))), 0
     while s < len(points)-1:
-        P = points[s:s+size]; ys, gs, val = _layer_values(clf, enc, P, target, output, mods, pick); ends += [val[0], val[-1]]; s += len(P)-1
+        P = points[s:s+size]
+        try: ys, gs, val = _layer_values(clf, enc, P, target, output, mods, pick)
+        except (RuntimeError, MemoryError) as e:
+            if not _out_of_memory(e) or size < 3: raise
+            size = max(2, size//2); continue
+        ends += [val[0], val[-1]]; s += len(P)-1
         c = c + np.stack([((g[1:]+g[:-1])/2*(y[1:]-y[:-1])).sum((0, 2)) for y, g in zip(ys, gs)])
     return c, ends[-1]-ends[0]
 
