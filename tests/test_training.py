@@ -62,7 +62,7 @@ def test_windows_cover_everything_once_and_are_similar_in_length():
 @pytest.mark.parametrize("arch", ["bert", "bart", "gpt2"])
 def test_learns_and_answers_masked_text(arch):
     c = tiny(arch); assert accuracy(c, DEV) < .75
-    r = fit(c, TRAIN, DEV, epochs=4, lr=4e-3, mask_augment=.3, absent=("mask", "delete"))
+    r = fit(c, TRAIN, DEV, epochs=4, lr=2e-3, mask_augment=.3, absent=("mask", "delete"))
     assert r["history"][-1]["accuracy"] > .95 and c.rows == 0 and not c.model.training
     es = c.encode_all(DEV); y = [c.index(x.label) for x in DEV]; gold = [np.isin(e.players, list(x.gold.tokens)) for e, x in zip(es, DEV)]
     for absent in ("mask", "delete"):
@@ -106,18 +106,32 @@ def test_refusals():
     assert not c.model.training
 
 @pytest.mark.parametrize("arch", ["bert", "bart", "gpt2"])
-def test_matching_start_attends_to_equal_words(arch):
-    c = tiny(arch, width=128); x = Instance.from_words([["the", "car", "is", "red", "today"], ["a", "red", "hat"]]); e = c.encode(x); A = c.attentions([e])[0][0].mean(0)
+def test_matching_start_compares_words_and_neighbours(arch):
+    c = tiny(arch, width=128); x = Instance.from_words([["the", "car", "is", "red", "today"], ["a", "red", "hat"]]); e = c.encode(x); A = c.attentions([e])[0][0]
     red1, red2 = (int(np.flatnonzero(e.word == w)[0]) for w in (3, 6)); others = [j for j in range(red2) if j != red1]
-    assert A[red2, red1] > 3*A[red2, others].max()
+    words, places = A[:2].mean(0), A[2:].mean(0)
+    assert words[red2, red1] > 3*words[red2, others].max()
+    assert places[red2, red2-1] > places[red2, red2-2] > places[red2, red2-4]
     plain = new_tiny(arch, [t for x in TRAIN[:60] for t in x.texts], LABELS, width=128); B = plain.attentions([plain.encode(x)])[0][0].mean(0); assert B[red2, red1] < 2*B[red2, others].max()
 
 def test_difference_round_trip(tmp_path, monkeypatch):
-    import xfeval.models, xfeval.training
-    base = tiny(); base.save(tmp_path/"base"/"model"); monkeypatch.setenv("XFEVAL_HOME", str(tmp_path))
-    for m in (xfeval.models, xfeval.training): monkeypatch.setattr(m, "_package_folder", lambda name: tmp_path/"base"/"model")
+    import xfeval.models
+    base = tiny(); base.save(tmp_path/"base"/"model"); monkeypatch.setenv("XFEVAL_HOME", str(tmp_path)); monkeypatch.setattr(xfeval.models, "_package_folder", lambda name: tmp_path/"base"/"model")
     c = load_model(tmp_path/"base"/"model"); fit(c, TRAIN[:200], freeze=["embeddings"], mask_augment=.2); save_delta(c, tmp_path/"models"/"toy", "base-package", dict(note="y"))
     again = load_model("toy"); assert again.card["note"] == "y" and again.labels == LABELS and np.allclose(again.predict(DEV[:20]), c.predict(DEV[:20]), atol=5e-3)
     from safetensors import safe_open
     with safe_open(tmp_path/"models"/"toy"/"delta.safetensors", "pt") as f: names = set(f.keys())
     assert names and not any("embeddings" in n for n in names) and "classifier.weight" in names
+
+def test_difference_of_low_rank_and_on_top_of_another(tmp_path, monkeypatch):
+    import xfeval.models
+    tiny(width=64).save(tmp_path/"base"/"model"); monkeypatch.setenv("XFEVAL_HOME", str(tmp_path)); monkeypatch.setattr(xfeval.models, "_package_folder", lambda name: tmp_path/"base"/"model")
+    c = load_model(tmp_path/"base"/"model"); fit(c, TRAIN[:200], freeze=["embeddings"]); whole, thin, exact = (save_delta(c, tmp_path/"models"/n, "base-package", rank=r) for n, r in (("whole", None), ("thin", 4), ("exact", 31)))
+    size = lambda f: (f/"delta.safetensors").stat().st_size
+    assert size(thin) < size(whole)/2
+    truth = {n: c.model.state_dict()[n] for n in c.model.state_dict() if n.endswith("query.weight")}; gap = lambda f: max(float((load_model(f).model.state_dict()[n] - v).abs().max()) for n, v in truth.items())
+    assert gap(exact) < gap(thin) and gap(whole) < 1e-3
+    fit(c, TRAIN[200:300], freeze=["embeddings"]); save_delta(c, tmp_path/"models"/"second", "whole", rank=31)
+    assert np.allclose(load_model("second").predict(DEV[:10]), c.predict(DEV[:10]), atol=.05)
+    (tmp_path/"models"/"whole"/"delta.safetensors").write_bytes((tmp_path/"models"/"thin"/"delta.safetensors").read_bytes())
+    with pytest.raises(ValueError, match="are not those that second was made from"): load_model("second")
