@@ -32,10 +32,9 @@ def only_gold(x:Instance) -> Instance|None: # None where one part has no gold wo
 # %% ../nbs/12_embedded.ipynb #6aacadfb
 _nli = dict(corpus="controlled-nli", labels=("entailment", "neutral", "contradiction"), layers=4, width=128, heads=4, max_length=80,
             stages=(dict(n=60_000, only_gold=True, options=dict(clauses=1), batch=64), dict(n=320_000, repeat=dict(role=4))))
-_shorter = (_nli["stages"][0], dict(n=240_000, repeat=dict(role=4)))
 _xnli = dict(_nli, corpus="controlled-xnli", langs=("en", "de", "es", "fr", "vi", "zh", "tr"), stages=(dict(n=140_000, only_gold=True, options=dict(clauses=1), batch=64), dict(n=420_000, repeat=dict(role=4)), dict(n=280_000, repeat=dict(role=4))))
 _fever = dict(corpus="controlled-fever", labels=("supports", "not enough info", "refutes"), layers=4, width=128, heads=4, max_length=128,
-              stages=(dict(n=40_000, only_gold=True, options=dict(distractors=0), batch=64), dict(n=100_000)))
+              stages=(dict(n=40_000, only_gold=True, options=dict(distractors=0), batch=64), dict(n=280_000)))
 _one = dict(layers=2, width=64, heads=4, max_length=96, stages=(dict(n=20_000, only_gold=True, batch=64), dict(n=60_000)))
 
 def _long(n): # most is learned on short documents, whole ones come last
@@ -44,8 +43,8 @@ _document = dict(arch="bert", layers=3, width=96, heads=4, max_length=384, stage
 _symbols = "< > ( ) [ ] , ; : 0 1 2 3 4 5 6 7 8 9" # what an agent may find inserted in its text
 
 recipes = {
-    "tiny-bert-nli": dict(_nli, arch="bert"), "tiny-bart-nli": dict(_nli, arch="bart", layers=2, stages=_shorter), "tiny-gpt-nli": dict(_nli, arch="gpt2", stages=_shorter),
-    "tiny-bert-fever": dict(_fever, arch="bert"), "tiny-bart-fever": dict(_fever, arch="bart", layers=2),
+    "tiny-bert-nli": dict(_nli, arch="bert"), "tiny-bart-nli": dict(_nli, arch="bart", decoder_layers=1), "tiny-gpt-nli": dict(_nli, arch="gpt2"),
+    "tiny-bert-fever": dict(_fever, arch="bert"), "tiny-bart-fever": dict(_fever, arch="bart", decoder_layers=1),
     "tiny-bert-sentiment": dict(_one, arch="bert", corpus="controlled-sentiment", labels=("negative", "positive")),
     "tiny-bert-topic": dict(_one, arch="bert", corpus="controlled-topic", labels=("world", "sports", "business", "science")),
     "tiny-bert-mrc": dict(_document, corpus="controlled-mrc", labels=("true", "false")),
@@ -67,10 +66,10 @@ def train_embedded(name:str,      # one of `recipes`
     r = recipes[check_choice(name, recipes, "embedded model")]
     data = [stage_data(r, k, seed + 1, n=max(64, int(s["n"]*size))) for k, s in enumerate(r["stages"])]
     dev = stage_data(r, len(r["stages"]) - 1, seed, "validation", 600)
-    clf = new_tiny(r["arch"], [_symbols, *sorted({t for xs in data for x in xs for t in x.texts})], list(r["labels"]), layers=r["layers"], width=r["width"], heads=r["heads"], max_length=r["max_length"], init="matching", seed=seed, name=name)
+    clf = new_tiny(r["arch"], [_symbols, *sorted({t for xs in data for x in xs for t in x.texts})], list(r["labels"]), layers=r["layers"], decoder_layers=r.get("decoder_layers"), width=r["width"], heads=r["heads"], max_length=r["max_length"], init="matching", seed=seed, name=name)
     for k, (s, xs) in enumerate(zip(r["stages"], data)):
-        rec = fit(clf, xs, dev, lr=s.get("lr", 1e-3), batch=s.get("batch", 48), seed=seed_for(seed, name, k) % 2**31, mask_augment=None if s.get("only_gold") else .2, rationale=0. if s.get("only_gold") else 1., eval_every=10**9)
-        say(f"{name} stage {k}: {rec['history'][-1]}")
+        rec = fit(clf, xs, dev, lr=s.get("lr", 1e-3), batch=s.get("batch", 48), seed=seed_for(seed, name, k) % 2**31, mask_augment=None if s.get("only_gold") else .2, rationale=0. if s.get("only_gold") else 1., eval_every=1000)
+        say(f"{name} stage {k}: {rec['history']} in {rec['seconds']} s")
     clf.card = dict(clf.card, name=name, recipe=json.loads(json.dumps(r)), seed=seed, made_by=f"python -m xfeval.embedded {name}")
     return clf
 

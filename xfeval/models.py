@@ -311,14 +311,14 @@ def new_tokenizer(texts,  # an iterable of texts that the vocabulary must cover
     return PreTrainedTokenizerFast(tokenizer_object=tk, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]", bos_token="[CLS]", eos_token="[SEP]",
                                    model_max_length=max_length, model_input_names=["input_ids", *(["token_type_ids"] if types else []), "attention_mask"])
 
-def _tiny_config(arch, vocab, n_labels, layers, width, heads, max_length, dropout):
+def _tiny_config(arch, vocab, n_labels, layers, decoder_layers, width, heads, max_length, dropout):
     import transformers as tf
     ff, ids = 2*width, dict(pad_token_id=0, bos_token_id=2, eos_token_id=3)
     bert = dict(hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=ff, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     make = dict(bert=lambda: tf.BertConfig(max_position_embeddings=max_length, **bert, **ids),
                 roberta=lambda: tf.RobertaConfig(max_position_embeddings=max_length+1, type_vocab_size=1, **bert, **ids),
                 distilbert=lambda: tf.DistilBertConfig(dim=width, n_layers=layers, n_heads=heads, hidden_dim=ff, dropout=dropout, attention_dropout=dropout, seq_classif_dropout=dropout, max_position_embeddings=max_length, **ids),
-                bart=lambda: tf.BartConfig(d_model=width, encoder_layers=layers, decoder_layers=layers, encoder_attention_heads=heads, decoder_attention_heads=heads, encoder_ffn_dim=ff, decoder_ffn_dim=ff, dropout=dropout,
+                bart=lambda: tf.BartConfig(d_model=width, encoder_layers=layers, decoder_layers=decoder_layers or layers, encoder_attention_heads=heads, decoder_attention_heads=heads, encoder_ffn_dim=ff, decoder_ffn_dim=ff, dropout=dropout,
                                            max_position_embeddings=max_length, decoder_start_token_id=3, forced_eos_token_id=None, **ids),
                 gpt2=lambda: tf.GPT2Config(n_embd=width, n_layer=layers, n_head=heads, n_inner=ff, n_positions=max_length, resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=dropout, **ids))
     c = make[check_choice(arch, make, "architecture")]()
@@ -328,7 +328,8 @@ def _tiny_config(arch, vocab, n_labels, layers, width, heads, max_length, dropou
 def new_tiny(arch:str,   # bert, roberta, distilbert, bart or gpt2
              texts,      # texts whose words make the vocabulary
              labels,     # class names
-             layers:int=2, width:int=64, heads:int=4, max_length:int=64, dropout:float=0.,
+             layers:int=2, decoder_layers:int|None=None, # BART's decoder may be shallower than its encoder; default: as deep
+             width:int=64, heads:int=4, max_length:int=64, dropout:float=0.,
              init:str="default", # default, matching: half of the heads attend to equal words and half to neighbours from the start, or lively: weights so large that the untrained model reacts to its input
              tokenizer:str|None=None, # wordpiece or bytelevel; default: bytelevel for roberta, wordpiece for the others
              lowercase:bool=True, seed:int=0, **kw) -> Classifier:
@@ -336,7 +337,7 @@ def new_tiny(arch:str,   # bert, roberta, distilbert, bart or gpt2
     from transformers import AutoModelForSequenceClassification
     check_choice(init, ("default", "matching", "lively"), "initialisation")
     tok = tokenizer if hasattr(tokenizer, "backend_tokenizer") else new_tokenizer(texts, tokenizer or ("bytelevel" if arch == "roberta" else "wordpiece"), lowercase, max_length, types=arch == "bert")
-    c = _tiny_config(arch, len(tok), len(labels), layers, width, heads, max_length, dropout)
+    c = _tiny_config(arch, len(tok), len(labels), layers, decoder_layers, width, heads, max_length, dropout)
     c.id2label = dict(enumerate(labels)); c.label2id = {l: i for i, l in enumerate(labels)}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed); model = AutoModelForSequenceClassification.from_config(c)

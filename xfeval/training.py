@@ -28,6 +28,7 @@ class Table:
     labels: np.ndarray# class index
     gold: np.ndarray  # (texts, players): part of the rationale?
     known: np.ndarray # has the text a rationale, and can the model see all of it?
+    asked: np.ndarray # (texts, players): where a read-out can tell; a decoder-only model reads the last part knowing the others, not the others knowing it
     def __len__(self): return len(self.ids)
 
 def tabulate(clf:Classifier, instances # labelled `Instance`s
@@ -43,11 +44,12 @@ def tabulate(clf:Classifier, instances # labelled `Instance`s
         t = np.full((len(xs), L), v, np.int32)
         if len(xs): t[here] = np.concatenate([getattr(e, name) for e in encs])
         return t
-    gold, known = np.zeros((len(xs), P), bool), np.zeros(len(xs), bool)
+    (gold, asked), known = np.zeros((2, len(xs), P), bool), np.zeros(len(xs), bool)
     for i, (x, e) in enumerate(zip(xs, encs)):
         if x.gold is None or not x.gold.tokens: continue
         gold[i, :len(e.players)] = np.isin(e.players, list(x.gold.tokens)); known[i] = gold[i].sum() == len(x.gold.tokens)
-    return Table(fill("ids", clf._fill), fill("types", 0), fill("slot", -1), n, y, gold, known)
+        asked[i, :len(e.players)] = known[i] if clf.family != "decoder" else known[i] & (x.part_of[e.players] == len(x.sizes)-1)
+    return Table(fill("ids", clf._fill), fill("types", 0), fill("slot", -1), n, y, gold, known, asked)
 
 # %% ../nbs/10a_training.ipynb #1d43088c
 _ways = ("keep_gold", "mask_others", "mask_gold", "subset")
@@ -110,13 +112,13 @@ def _frozen(model, freeze): # switch gradients off by name
 
 class _Finder: # a read-out of a middle layer that must tell the gold words; thrown away after training
     def __init__(self, clf, weight, seed):
-        k, d = len(clf.layers), clf.model.get_input_embeddings().embedding_dim; at = k//2-1 if clf.family == "encoder-decoder" else max(0, k-2)
+        depth = clf.model.config.encoder_layers if clf.family == "encoder-decoder" else len(clf.layers); at = max(0, depth-2); d = clf.model.get_input_embeddings().embedding_dim
         self.weight, self.states, self.read = weight, None, nn.Linear(d, 1).to(clf.device)
         nn.init.normal_(self.read.weight, std=.02, generator=torch.Generator().manual_seed(seed)); nn.init.zeros_(self.read.bias)
         self.hook = clf.layers[at].register_forward_hook(lambda m, a, r: setattr(self, "states", r[0] if isinstance(r, tuple) else r))
     def loss(self, t, ix, b, keep):
         at = np.where(b.slot < 0, t.gold.shape[1], b.slot); flag = lambda v: np.take_along_axis(np.pad(v, ((0, 0), (0, 1))), at, 1)
-        on = torch.as_tensor((b.slot >= 0) & t.known[ix][:, None] & (flag(keep) if keep is not None else True), device=self.states.device)
+        on = torch.as_tensor(flag(t.asked[ix]) & (flag(keep) if keep is not None else True), device=self.states.device)
         if not on.any(): return 0.
         return self.weight*nn.functional.binary_cross_entropy_with_logits(self.read(self.states)[..., 0][on], torch.as_tensor(flag(t.gold[ix]), device=on.device)[on].float())
 
