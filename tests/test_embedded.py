@@ -6,8 +6,10 @@ import pytest
 
 from xfeval.controlled import generate
 from xfeval.core import bundled
-from xfeval.embedded import only_gold, recipes, stage_data, truth_check
+from xfeval import embedded
+from xfeval.embedded import only_gold, recipes, stage_data, train_embedded, truth_check
 from xfeval.models import load_model
+from xfeval.training import fit
 
 BEHIND = {"tiny-bart-nli": .85, "tiny-bert-fever": .85, "tiny-bart-fever": .8} # trained too briefly so far: what they reach instead of their goal
 SHIPPED = [m for m in recipes if bundled("models", m, "config.json").exists()]
@@ -65,3 +67,20 @@ def test_only_training_text_repeats_rare_reasons():
     r = dict(recipes["tiny-bert-nli"], stages=(dict(n=200, repeat=dict(role=4)),))
     train, dev = stage_data(r, 0, 1), stage_data(r, 0, 1, "validation")
     assert len(dev) == 200 < len(train) and len({x.id for x in train}) == 200
+
+def test_a_killed_training_goes_on_with_the_same_result(tmp_path, monkeypatch):
+    stages = (dict(n=200, only_gold=True), dict(n=200))
+    monkeypatch.setitem(recipes, "tiny-bert-topic", dict(recipes["tiny-bert-topic"], stages=stages))
+    data = generate("controlled-topic", 20, split="test")
+    whole = train_embedded("tiny-bert-topic", say=str)
+    calls = []
+    def killed(*args, **options):
+        calls.append(1)
+        if len(calls) == 2: raise KeyboardInterrupt
+        return fit(*args, **options)
+    monkeypatch.setattr(embedded, "fit", killed)
+    with pytest.raises(KeyboardInterrupt): train_embedded("tiny-bert-topic", out=tmp_path, say=str)
+    resumed = train_embedded("tiny-bert-topic", out=tmp_path, say=str)
+    assert len(calls) == 3 and [r["steps"] for r in resumed.card["training"]] == [r["steps"] for r in whole.card["training"]]
+    assert np.array_equal(whole.predict(data), resumed.predict(data))
+    assert np.array_equal(load_model(tmp_path).predict(data), resumed.predict(data))

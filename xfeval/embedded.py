@@ -22,62 +22,120 @@ from .training import accuracy, fit
 # %% ../nbs/12_embedded.ipynb #98f1ba6a
 def only_gold(x:Instance) -> Instance|None: # None where one part has no gold word
     "The instance reduced to its deciding words"
-    keep = sorted(x.gold.tokens); parts, at = [], 0
+    parts, at = [], 0
     for k, size in enumerate(x.sizes):
-        here = range(at, at+size) if k in x.fixed else [i for i in keep if at <= i < at+size]
-        parts.append([x.words[i] for i in here]); at += size
+        words = range(at, at+size)
+        parts.append([x.words[i] for i in words if k in x.fixed or i in x.gold.tokens])
+        at += size
     if not all(parts): return None
-    return Instance.from_words(parts, x.label, x.lang, f"{x.id}/gold", gold=Gold(tokens=range(sum(map(len, parts)))), fixed=x.fixed)
+    gold = Gold(tokens=range(sum(map(len, parts))))
+    return Instance.from_words(parts, x.label, x.lang, f"{x.id}/gold", gold=gold, fixed=x.fixed)
 
 # %% ../nbs/12_embedded.ipynb #6aacadfb
-_nli = dict(corpus="controlled-nli", labels=("entailment", "neutral", "contradiction"), layers=4, width=128, heads=4, max_length=80,
-            stages=(dict(n=60_000, only_gold=True, options=dict(clauses=1), batch=64), dict(n=320_000, repeat=dict(role=4))))
-_xnli = dict(_nli, corpus="controlled-xnli", langs=("en", "de", "es", "fr", "vi", "zh", "tr"), stages=(dict(n=140_000, only_gold=True, options=dict(clauses=1), batch=64), dict(n=420_000, repeat=dict(role=4)), dict(n=280_000, repeat=dict(role=4))))
-_fever = dict(corpus="controlled-fever", labels=("supports", "not enough info", "refutes"), layers=4, width=128, heads=4, max_length=128,
-              stages=(dict(n=40_000, only_gold=True, options=dict(distractors=0), batch=64), dict(n=280_000)))
-_one = dict(layers=2, width=64, heads=4, max_length=96, stages=(dict(n=20_000, only_gold=True, batch=64), dict(n=60_000)))
+_first = dict(only_gold=True, batch=64) # a first stage shows nothing but the deciding words
+_roles = dict(repeat=dict(role=4))      # role swaps are rare and hard
 
-def _long(n): # most is learned on short documents, whole ones come last
-    return (dict(n=2*n, only_gold=True, options=dict(distractors=0), batch=64), dict(n=2*n, options=dict(distractors=0)), dict(n=4*n, options=dict(distractors=3)), dict(n=n, batch=16))
-_document = dict(arch="bert", layers=3, width=96, heads=4, max_length=384, stages=_long(12_000))
-_symbols = "< > ( ) [ ] , ; : 0 1 2 3 4 5 6 7 8 9" # what an agent may find inserted in its text
+_nli = dict(corpus="controlled-nli", labels=("entailment", "neutral", "contradiction"),
+            layers=4, width=128, heads=4, max_length=80,
+            stages=(dict(_first, n=60_000, options=dict(clauses=1)), dict(_roles, n=320_000)))
+_xnli = dict(_nli, corpus="controlled-xnli", langs=("en", "de", "es", "fr", "vi", "zh", "tr"),
+             stages=(dict(_first, n=140_000, options=dict(clauses=1)),
+                     dict(_roles, n=420_000), dict(_roles, n=280_000)))
+_fever = dict(corpus="controlled-fever", labels=("supports", "not enough info", "refutes"),
+              layers=4, width=128, heads=4, max_length=128,
+              stages=(dict(_first, n=40_000, options=dict(distractors=0)), dict(n=280_000)))
+_one = dict(arch="bert", layers=2, width=64, heads=4, max_length=96, stages=(dict(_first, n=20_000), dict(n=60_000)))
+_document = dict(arch="bert", layers=4, width=128, heads=4, max_length=384, # most is learned on short documents
+                 stages=(dict(_first, n=40_000, options=dict(distractors=0)),
+                         dict(n=60_000, options=dict(distractors=0)),
+                         dict(n=60_000, options=dict(distractors=3)),
+                         dict(n=12_000, batch=16)))
 
 recipes = {
-    "tiny-bert-nli": dict(_nli, arch="bert"), "tiny-bart-nli": dict(_nli, arch="bart", decoder_layers=1), "tiny-gpt-nli": dict(_nli, arch="gpt2"),
-    "tiny-bert-fever": dict(_fever, arch="bert"), "tiny-bart-fever": dict(_fever, arch="bart", decoder_layers=1),
-    "tiny-bert-sentiment": dict(_one, arch="bert", corpus="controlled-sentiment", labels=("negative", "positive")),
-    "tiny-bert-topic": dict(_one, arch="bert", corpus="controlled-topic", labels=("world", "sports", "business", "science")),
+    "tiny-bert-nli": dict(_nli, arch="bert"),
+    "tiny-bart-nli": dict(_nli, arch="bart", decoder_layers=1,
+                          stages=(*_nli["stages"], dict(_roles, n=200_000, lr=7e-4))),
+    "tiny-gpt-nli": dict(_nli, arch="gpt2", stages=(*_nli["stages"], dict(_roles, n=240_000))),
+    "tiny-bert-fever": dict(_fever, arch="bert"),
+    "tiny-bart-fever": dict(_fever, arch="bart", decoder_layers=1),
+    "tiny-bert-sentiment": dict(_one, corpus="controlled-sentiment", labels=("negative", "positive")),
+    "tiny-bert-topic": dict(_one, corpus="controlled-topic", labels=("world", "sports", "business", "science")),
     "tiny-bert-mrc": dict(_document, corpus="controlled-mrc", labels=("true", "false")),
-    "tiny-bert-evinf": dict(_document, corpus="controlled-evinf", labels=("significantly increased", "significantly decreased", "no significant difference")),
+    "tiny-bert-evinf": dict(_document, corpus="controlled-evinf", labels=controlled_more.effects),
     "tiny-mbert-xnli": dict(_xnli, arch="bert"),
 }
 
-def stage_data(recipe:dict, k:int, seed:int=0, split:str="train", n:int|None=None) -> list: # instances; only training text repeats
+def stage_data(recipe:dict, k:int, seed:int=0, split:str="train", n:int|None=None) -> list: # only training text repeats
     "The text of stage `k` of a recipe, all its languages mixed"
-    s, langs = recipe["stages"][k], recipe.get("langs", ("en",)); n = n or s["n"]; xs = []
-    for i, lang in enumerate(langs): xs += generate(recipe["corpus"], -(-n//len(langs)), seed=seed*1000 + 10*k + i, lang=lang, split=split, **s.get("options", {}))
-    if s.get("only_gold"): return [g for g in map(only_gold, xs) if g is not None]
-    return [x for x in xs for _ in range(s.get("repeat", {}).get(x.meta.get("reason"), 1) if split == "train" else 1)]
+    stage, langs = recipe["stages"][k], recipe.get("langs", ("en",))
+    each = -(-(n or stage["n"])//len(langs))
+    xs = []
+    for i, lang in enumerate(langs):
+        options = dict(lang=lang, split=split, **stage.get("options", {}))
+        xs += generate(recipe["corpus"], each, seed=seed*1000 + 10*k + i, **options)
+    if stage.get("only_gold"): return [g for g in map(only_gold, xs) if g is not None]
+    times = stage.get("repeat", {}) if split == "train" else {}
+    return [x for x in xs for _ in range(times.get(x.meta.get("reason"), 1))]
 
-def train_embedded(name:str,      # one of `recipes`
-                   seed:int=0, size:float=1., # `size`: share of every stage's examples
+# %% ../nbs/12_embedded.ipynb #7b21f0c4
+_symbols = "< > ( ) [ ] , ; : 0 1 2 3 4 5 6 7 8 9" # what an agent may find inserted in its text
+
+def _untrained(name, recipe, seed, texts):
+    "The model before its first stage"
+    size = {k: recipe.get(k) for k in ("layers", "decoder_layers", "width", "heads", "max_length")}
+    clf = new_tiny(recipe["arch"], [_symbols, *sorted(texts)], list(recipe["labels"]),
+                   init="matching", seed=seed, name=name, **size)
+    clf.card = dict(name=name, seed=seed, made_by=f"python -m xfeval.embedded {name}", training=[])
+    return clf
+
+def _stored(folder, recipe, seed, size):
+    "The model in `folder`, if its stages so far are the first ones of the recipe"
+    if folder is None or not (Path(folder)/"card.json").exists(): return None
+    clf = load_model(folder); card = clf.card; done = card["recipe"]["stages"]
+    same = done == _plain(recipe["stages"][:len(done)]) and (card["seed"], card.get("size", 1.)) == (seed, size)
+    return clf if same and len(done) < len(recipe["stages"]) else None
+
+def _plain(value): return json.loads(json.dumps(value)) # as it comes back from a file
+
+def _round(clf):
+    "Keep what half precision keeps, in place"
+    for p in clf.model.parameters(): p.data = p.data.half().float()
+
+def train_embedded(name:str,         # one of `recipes`
+                   seed:int=0,
+                   size:float=1.,    # share of every stage's examples
+                   out=None,         # folder for the model after every stage; an unfinished one goes on
                    say=print) -> Classifier:
     "Train an embedded model from its recipe"
-    r = recipes[check_choice(name, recipes, "embedded model")]
-    data = [stage_data(r, k, seed + 1, n=max(64, int(s["n"]*size))) for k, s in enumerate(r["stages"])]
-    dev = stage_data(r, len(r["stages"]) - 1, seed, "validation", 600)
-    clf = new_tiny(r["arch"], [_symbols, *sorted({t for xs in data for x in xs for t in x.texts})], list(r["labels"]), layers=r["layers"], decoder_layers=r.get("decoder_layers"), width=r["width"], heads=r["heads"], max_length=r["max_length"], init="matching", seed=seed, name=name)
-    for k, (s, xs) in enumerate(zip(r["stages"], data)):
-        rec = fit(clf, xs, dev, lr=s.get("lr", 1e-3), batch=s.get("batch", 48), seed=seed_for(seed, name, k) % 2**31, mask_augment=None if s.get("only_gold") else .2, rationale=0. if s.get("only_gold") else 1., eval_every=1000)
-        say(f"{name} stage {k}: {rec['history']} in {rec['seconds']} s")
-    clf.card = dict(clf.card, name=name, recipe=json.loads(json.dumps(r)), seed=seed, made_by=f"python -m xfeval.embedded {name}")
+    recipe = recipes[check_choice(name, recipes, "embedded model")]
+    stages = recipe["stages"]
+    clf = _stored(out, recipe, seed, size)
+    first = len(clf.card["training"]) if clf else 0
+    data = {k: stage_data(recipe, k, seed + 1, n=max(64, int(stages[k]["n"]*size))) for k in range(first, len(stages))}
+    dev = stage_data(recipe, len(stages) - 1, seed, "validation", 600)
+    if clf is None: clf = _untrained(name, recipe, seed, {t for xs in data.values() for x in xs for t in x.texts})
+    for k, xs in data.items():
+        stage, whole = stages[k], not stages[k].get("only_gold")
+        record = fit(clf, xs, dev, lr=stage.get("lr", 1e-3), batch=stage.get("batch", 48),
+                     seed=seed_for(seed, name, k) % 2**31, mask_augment=.2 if whole else None,
+                     rationale=float(whole), eval_every=1000)
+        _round(clf)
+        clf.card = dict(clf.card, size=size, recipe=_plain(dict(recipe, stages=stages[:k+1])))
+        if out is not None: clf.save(out, half=True)
+        say(f"{name} stage {k}: {record['history'][-1]} in {record['seconds']} s")
     return clf
 
 def main(argv=None) -> int:
     "`python -m xfeval.embedded tiny-bert-nli`: train and save under data/models"
-    p = argparse.ArgumentParser(prog="xfeval.embedded"); p.add_argument("names", nargs="*", help="models to train; all if none is named"); p.add_argument("--seed", type=int, default=0); p.add_argument("--out", default=str(bundled("models"))); p.add_argument("--size", type=float, default=1.)
+    p = argparse.ArgumentParser(prog="xfeval.embedded")
+    p.add_argument("names", nargs="*", help="models to train; all if none is named")
+    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--size", type=float, default=1., help="share of every stage's examples")
+    p.add_argument("--out", default=str(bundled("models")))
     a = p.parse_args(argv)
-    for name in a.names or recipes: train_embedded(name, a.seed, a.size, lambda s: print(s, flush=True)).save(Path(a.out)/name, half=True)
+    for name in a.names or recipes:
+        folder = Path(a.out)/(f"{name}-seed{a.seed}" if a.seed else name)
+        train_embedded(name, a.seed, a.size, folder, lambda line: print(line, flush=True))
     return 0
 
 # %% ../nbs/12_embedded.ipynb #af5bd073
@@ -85,24 +143,42 @@ def main(argv=None) -> int:
 if __name__ == "__main__": sys.exit(main())
 
 # %% ../nbs/12_embedded.ipynb #b4d7d519
-def truth_check(clf:Classifier, data, # labelled instances with gold words
-                draws:int=5,          # random sets per instance
-                neutral=("neutral", "not enough info"), seed:int=0, engine:Engine|None=None) -> pd.DataFrame: # one row per question, with a 95 % interval
+_questions = ("label kept with only the true words", "label changed without the true words",
+              "label changed without as many random words", "label changed without as many other words")
+
+def _masks(gold, draws, rng):
+    "Only the true words, all but them, and `draws` times all but as many random words, and as many others"
+    rest = np.flatnonzero(~gold)
+    rand, others = np.ones((2, draws, len(gold)), bool)
+    for a, b in zip(rand, others):
+        a[rng.choice(len(gold), gold.sum(), replace=False)] = False
+        b[rng.choice(rest, min(gold.sum(), len(rest)), replace=False)] = False
+    return np.vstack([gold, ~gold, rand, others])
+
+def _answers(clf, engine, x, draws, seed):
+    "A job that asks for the labels under the masks of one instance"
+    gold = np.isin(clf.encode(x).players, list(x.gold.tokens))
+    masks = _masks(gold, draws, np.random.default_rng(seed_for(seed, x.id, "truth")))
+    def ask(n):
+        labels = yield masks
+        return labels != clf.index(x.label)
+    return Job(x, ask, output="label")
+
+def truth_check(clf:Classifier,
+                data,            # labelled instances with gold words
+                draws:int=5,     # random sets per instance
+                neutral=("neutral", "not enough info"), # classes that nothing in the text decides
+                seed:int=0, engine:Engine|None=None) -> pd.DataFrame: # one row per question, with a 95 % interval
     "Does the model's label follow the true rationale?"
     from xfeval.metrics.stats import bootstrap_interval
-    engine = engine or Engine(clf); data = [x for x in data if x.label not in neutral and x.gold and x.gold.tokens]
+    engine = engine or Engine(clf)
+    data = [x for x in data if x.label not in neutral and x.gold and x.gold.tokens]
     right = engine.predict(data).argmax(1) == [clf.index(x.label) for x in data]
-    data = [x for x, ok in zip(data, right) if ok]
-    def ask(x):
-        players = clf.encode(x).players; gold = np.isin(players, list(x.gold.tokens)); rng = np.random.default_rng(seed_for(seed, x.id, "truth"))
-        rand, others = np.ones((2, draws, len(players)), bool); rest = np.flatnonzero(~gold)
-        for a, b in zip(rand, others): a[rng.choice(len(players), gold.sum(), replace=False)] = False; b[rng.choice(rest, min(gold.sum(), len(rest)), replace=False)] = False
-        def gen(n):
-            y = yield np.vstack([gold, ~gold, rand, others])
-            return y
-        return Job(x, gen, output="label")
-    out = np.array([np.r_[y[0] == clf.index(x.label), y[1] != clf.index(x.label), (y[2:2+draws] != clf.index(x.label)).mean(), (y[2+draws:] != clf.index(x.label)).mean()] for x, y in zip(data, engine.run([ask(x) for x in data]))], float).reshape(-1, 4)
+    jobs = [_answers(clf, engine, x, draws, seed) for x, ok in zip(data, right) if ok]
+    changed = np.array(engine.run(jobs), float).reshape(-1, 2+2*draws)
+    shares = [1-changed[:, 0], changed[:, 1], changed[:, 2:2+draws].mean(1), changed[:, 2+draws:].mean(1)]
     rows = []
-    for name, v in zip(("label kept with only the true words", "label changed without the true words", "label changed without as many random words", "label changed without as many other words"), out.T):
-        low, high = bootstrap_interval(v, seed=seed); rows.append(dict(question=name, share=v.mean(), low=low, high=high, n=len(v)))
+    for question, share in zip(_questions, shares):
+        low, high = bootstrap_interval(share, seed=seed)
+        rows.append(dict(question=question, share=share.mean(), low=low, high=high, n=len(share)))
     return pd.DataFrame(rows)
