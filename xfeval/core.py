@@ -20,31 +20,37 @@ import pandas as pd
 import regex
 
 # %% ../nbs/00_core.ipynb #5d2962a6
-def check_choice(value,   # what the caller gave
-                 allowed, # the names that exist
-                 what:str,# what kind of thing it is, for the message
+def check_choice(value,    # what the caller gave
+                 allowed,  # the names that exist
+                 what:str, # what kind of thing it is, for the message
                 ):
     "`value` if it is one of `allowed`, else a `ValueError` that helps"
     allowed = list(allowed)
     if value in allowed: return value
     raise ValueError(f"unknown {what} {value!r}: {_allowed(value, allowed)}")
 
-def _allowed(value, allowed): # what would have been right
-    near = difflib.get_close_matches(str(value), [str(a) for a in allowed], n=1, cutoff=.5)
-    return f"allowed are {', '.join(map(str, allowed)) or 'none'}" + (f"; did you mean {near[0]!r}?" if near else "")
+def _allowed(value, allowed):
+    "What would have been right, for the message"
+    names = [str(a) for a in allowed]
+    near = difflib.get_close_matches(str(value), names, n=1, cutoff=.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"allowed are {', '.join(names) or 'none'}{hint}"
 
 # %% ../nbs/00_core.ipynb #7a1e64f5
 def options_of(fn) -> dict: # {name: default}
     "The options of a function: its parameters with a default, the random generator aside"
-    return {p.name: p.default for p in inspect.signature(fn).parameters.values() if p.default is not p.empty and p.name != "rng"}
+    parameters = inspect.signature(fn).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty and p.name != "rng"}
 
-def check_options(fn,            # a method or metric
-                  options,       # what the caller gave
+def check_options(fn,                 # a method or metric
+                  options,            # what the caller gave
                   what:str|None=None, # its name, for the message
                  ):
     "`options` if `fn` has them all, else a `ValueError` that helps"
+    known = options_of(fn)
     for o in options:
-        if o not in options_of(fn): raise ValueError(f"unknown option {o!r} of {what or fn.__name__}: {_allowed(o, list(options_of(fn)))}")
+        if o not in known:
+            raise ValueError(f"unknown option {o!r} of {what or fn.__name__}: {_allowed(o, list(known))}")
     return options
 
 # %% ../nbs/00_core.ipynb #a5fbf86f
@@ -57,8 +63,9 @@ class Registry(Mapping):
         def _add(fn):
             if name in self._fns and self._fns[name].__qualname__ != fn.__qualname__:
                 raise ValueError(f"{self.what} {name!r} is already registered by {self._fns[name].__qualname__}")
+            first_line = (fn.__doc__ or "").strip().split("\n")[0]
             self._fns[name] = fn
-            self._info[name] = dict(info, description=info.get("description") or (fn.__doc__ or "").strip().split("\n")[0])
+            self._info[name] = dict(info, description=info.get("description") or first_line)
             return fn
         return _add
     def __getitem__(self, name): return self._fns[check_choice(name, self._fns, self.what)]
@@ -77,10 +84,17 @@ def fingerprint(*parts) -> str: # 16 hexadecimal digits
     "A short stable hash of JSON-like values, strings, bytes and arrays"
     h = hashlib.blake2b(digest_size=8)
     for p in parts:
-        if isinstance(p, np.ndarray): p = p.dtype.str.encode() + str(p.shape).encode() + np.ascontiguousarray(p).tobytes()
-        elif not isinstance(p, bytes): p = json.dumps(p, sort_keys=True, ensure_ascii=False, default=str).encode()
-        h.update(len(p).to_bytes(8, "little")); h.update(p)
+        raw = _as_bytes(p)
+        h.update(len(raw).to_bytes(8, "little"))
+        h.update(raw)
     return h.hexdigest()
+
+def _as_bytes(x):
+    "The same bytes for equal values, on every machine"
+    if isinstance(x, bytes): return x
+    if isinstance(x, np.ndarray):
+        return x.dtype.str.encode() + str(x.shape).encode() + np.ascontiguousarray(x).tobytes()
+    return json.dumps(x, sort_keys=True, ensure_ascii=False, default=str).encode()
 
 def seed_for(seed:int, # the user's seed
              *keys,    # what the numbers are for: an instance's id, a method's name
@@ -93,20 +107,26 @@ def write_whole(path,  # where to
                 data,  # text or bytes
                ) -> Path:
     "Write `data` to `path` completely or not at all"
-    path = Path(path); path.parent.mkdir(parents=True, exist_ok=True)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
     fd, tmp = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(fd, "wb") as f:
-            f.write(data.encode() if isinstance(data, str) else data); f.flush(); os.fsync(f.fileno())
-        os.chmod(tmp, 0o666 & ~_umask()); os.replace(tmp, path)
+            f.write(data.encode() if isinstance(data, str) else data)
+            f.flush()
+            os.fsync(f.fileno())
+        os.chmod(tmp, 0o666 & ~_umask())
+        os.replace(tmp, path)
     except BaseException:
         if os.path.exists(tmp): os.unlink(tmp)
         raise
     return path
 
 def _umask():
-    m = os.umask(0); os.umask(m)
-    return m
+    "The umask of this process, which can only be read by setting it"
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 # %% ../nbs/00_core.ipynb #28ac46bf
 def bundled(*names) -> Path: # a path that may or may not exist
@@ -121,23 +141,43 @@ def data_root() -> Path|None: # a folder, or None where there is none
 
 # %% ../nbs/00_core.ipynb #25c63395
 _unspaced = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_letter = rf"[\p{{L}}\p{{M}}\p{{N}}_--[{_unspaced}]]"
+_joiner = r"(?:['’.,](?=\p{N})|['’\-](?=[\p{L}]))" # 3.5, dog's, year-old
+_picture = r"\p{Extended_Pictographic}"
 _word = regex.compile(rf"""(?:[{_unspaced}]\p{{M}}*)
-    | (?:[\p{{L}}\p{{M}}\p{{N}}_--[{_unspaced}]][\p{{M}}\u200c\u200d]*)+(?:(?:['’.,](?=\p{{N}})|['’\-](?=[\p{{L}}]))[\p{{L}}\p{{M}}\p{{N}}_--[{_unspaced}]]+)*
-    | \p{{Extended_Pictographic}}[\ufe0f\p{{M}}\p{{Emoji_Modifier}}]*(?:\u200d\p{{Extended_Pictographic}}[\ufe0f\p{{Emoji_Modifier}}]*)*
+    | (?:{_letter}[\p{{M}}\u200c\u200d]*)+(?:{_joiner}{_letter}+)*
+    | {_picture}[\ufe0f\p{{M}}\p{{Emoji_Modifier}}]*(?:\u200d{_picture}[\ufe0f\p{{Emoji_Modifier}}]*)*
     | ([^\s\p{{L}}\p{{M}}\p{{N}}_])\1*
     | \S""", regex.VERBOSE | regex.V1)
 
-def split_words(text:str,     # any text
-                lang:str="en",# kept for segmenters of particular languages
+_elided = dict(fr=regex.compile(r"(?:[cdjlmnst]|(?:jus|lors|puis|quoi)?qu)['’](?=\p{L})", regex.IGNORECASE))
+
+def split_words(text:str,      # any text
+                lang:str="en", # in French (`fr`) *l'* of *l'homme* is a word of its own
                ) -> list: # (start, end) of every word
     "Character offsets of the words and punctuation marks of `text`"
-    return [m.span() for m in _word.finditer(text)]
+    words = [m.span() for m in _word.finditer(text)]
+    if lang not in _elided: return words
+    return [piece for a, b in words for piece in _split_elision(text, a, b, _elided[lang])]
+
+def _split_elision(text, start, end, elided):
+    "The word `text[start:end]` without the elided words in front of it, and those"
+    pieces = []
+    while found := elided.match(text, start, end):
+        pieces.append(found.span())
+        start = found.end()
+    return pieces + [(start, end)]
 
 # %% ../nbs/00_core.ipynb #97ac3d39
 def _freeze(x, depth):
+    "A set of whole numbers, or of tuples nested `depth` deep"
     if x is None: return None
     def tup(v, d): return int(v) if d == 0 else tuple(tup(u, d-1) for u in v)
     return frozenset(tup(v, depth) for v in x)
+
+def _put(obj, **fields):
+    "Set fields of a frozen dataclass while it is being made"
+    for name, value in fields.items(): object.__setattr__(obj, name, value)
 
 @dataclass(frozen=True)
 class Gold:
@@ -146,12 +186,15 @@ class Gold:
     pairs: frozenset|None = None  # (p, q), p in part 1, q in part 2
     spans: frozenset|None = None  # ((s0, e0), (s1, e1)), ends inclusive
     def __post_init__(self):
-        for name, depth in (("tokens", 0), ("pairs", 1), ("spans", 2)): object.__setattr__(self, name, _freeze(getattr(self, name), depth))
+        _put(self, tokens=_freeze(self.tokens, 0), pairs=_freeze(self.pairs, 1), spans=_freeze(self.spans, 2))
     def to_dict(self) -> dict:
         "Sorted lists, for JSON"
-        return {k: sorted(map(_listed, v)) for k, v in (("tokens", self.tokens), ("pairs", self.pairs), ("spans", self.spans)) if v is not None}
+        fields = dict(tokens=self.tokens, pairs=self.pairs, spans=self.spans)
+        return {k: sorted(map(_listed, v)) for k, v in fields.items() if v is not None}
 
-def _listed(v): return [_listed(u) for u in v] if isinstance(v, (tuple, list, frozenset)) else v
+def _listed(v):
+    "Tuples and sets as lists, for JSON"
+    return [_listed(u) for u in v] if isinstance(v, (tuple, list, frozenset)) else v
 
 # %% ../nbs/00_core.ipynb #fc3e6dd3
 _no_space_before = regex.compile(r"^(?:[.,;:!?…%)\]}»”。，；：！？、）]|'(?:s|re|ve|ll|d|m)$|n't$)")
@@ -161,16 +204,20 @@ def join_words(words,         # the words of one part
                lang:str="en", # zh, ja and th are written without spaces
               ) -> tuple: # the text and the offsets of the words in it
     "Natural text made of `words`, and where each word stands in it"
-    text, offsets = "", []
+    text, offsets, spaced = "", [], lang not in ("zh", "ja", "th")
     for i, w in enumerate(words):
-        if not isinstance(w, str) or not w or w != w.strip(): raise ValueError(f"word {i} is {w!r}: words are texts that may not be empty nor start or end with white space")
-        glue = lang in ("zh", "ja", "th") or _no_space_before.search(w) or (i and _no_space_after.search(words[i-1]))
-        if text and not glue: text += " "
-        offsets.append((len(text), len(text)+len(w))); text += w
+        if not isinstance(w, str) or not w or w != w.strip():
+            raise ValueError(f"word {i} is {w!r}: words are texts that may not be empty "
+                             "nor start or end with white space")
+        glued = _no_space_before.search(w) or (i and _no_space_after.search(words[i-1]))
+        if text and spaced and not glued: text += " "
+        offsets.append((len(text), len(text)+len(w)))
+        text += w
     return text, tuple(offsets)
 
 # %% ../nbs/00_core.ipynb #59f68b45
 def _json_safe(x):
+    "Plain JSON values, or an error where there are none"
     if isinstance(x, Mapping): return {str(k): _json_safe(v) for k, v in x.items()}
     if isinstance(x, (list, tuple)): return [_json_safe(v) for v in x]
     if isinstance(x, (set, frozenset)): return sorted(_json_safe(v) for v in x)
@@ -179,6 +226,38 @@ def _json_safe(x):
     if x is None or isinstance(x, (str, int, float, bool)): return x
     raise ValueError(f"{x!r} of type {type(x).__name__} cannot be kept as JSON")
 
+def _check_texts(texts):
+    "One or two strings"
+    if not 1 <= len(texts) <= 2: raise ValueError(f"an instance has one or two parts, got {len(texts)}")
+    for t in texts:
+        if not isinstance(t, str): raise ValueError(f"a part must be a string, got {t!r} of type {type(t).__name__}")
+
+def _check_offsets(texts, offsets):
+    "Words that lie in their text, in order, and do not overlap"
+    if len(offsets) != len(texts): raise ValueError(f"{len(texts)} parts but offsets for {len(offsets)}")
+    for t, o in zip(texts, offsets):
+        last = 0
+        for a, b in o:
+            if not last <= a < b <= len(t):
+                raise ValueError(f"word offsets ({a}, {b}) do not fit the text of {len(t)} characters "
+                                 f"in order: {t[:60]!r}")
+            last = b
+
+def _check_gold(x):
+    "Gold words, pairs, spans and links must point at words that exist"
+    n, m, gold = x.n_words, x.sizes[0], x.gold or Gold()
+    join, where = f"must join part 1 (0..{m-1}) to part 2 ({m}..{n-1})", f"instance {x.id!r}"
+    for w in gold.tokens or ():
+        if not 0 <= w < n: raise ValueError(f"gold word {w} is outside the {n} words of {where}")
+    for p, q in gold.pairs or ():
+        if not 0 <= p < m <= q < n: raise ValueError(f"gold pair ({p}, {q}) {join} in {where}")
+    for (a, b), (c, d) in gold.spans or ():
+        if not 0 <= a <= b < m <= c <= d < n:
+            raise ValueError(f"gold span pair (({a}, {b}), ({c}, {d})) {join} in {where}")
+    for _, j in x.links or ():
+        if not 0 <= j < n: raise ValueError(f"link to word {j} is outside the {n} words of {where}")
+
+# %% ../nbs/00_core.ipynb #4491ca4a
 @dataclass(frozen=True)
 class Instance:
     "One text or an ordered pair of texts, cut into words, with what is known about it"
@@ -193,41 +272,25 @@ class Instance:
     meta: Mapping = field(default_factory=dict) # anything else, as JSON
 
     def __post_init__(self):
-        put = lambda k, v: object.__setattr__(self, k, v)
-        put("texts", tuple(self.texts)); put("offsets", tuple(tuple((int(a), int(b)) for a, b in o) for o in self.offsets))
-        put("fixed", tuple(sorted(int(f) for f in self.fixed))); put("meta", MappingProxyType(dict(self.meta))); put("links", _freeze(self.links, 1))
-        if not 1 <= len(self.texts) <= 2: raise ValueError(f"an instance has one or two parts, got {len(self.texts)}")
-        for t in self.texts:
-            if not isinstance(t, str): raise ValueError(f"a part must be a string, got {t!r} of type {type(t).__name__}")
-        if len(self.offsets) != len(self.texts): raise ValueError(f"{len(self.texts)} parts but offsets for {len(self.offsets)}")
-        for t, o in zip(self.texts, self.offsets):
-            last = 0
-            for a, b in o:
-                if not last <= a < b <= len(t): raise ValueError(f"word offsets ({a}, {b}) do not fit the text of {len(t)} characters in order: {t[:60]!r}")
-                last = b
-        if self.label is not None and not isinstance(self.label, str): raise ValueError(f"a label is a class name, got {self.label!r} of type {type(self.label).__name__}")
+        offsets = tuple(tuple((int(a), int(b)) for a, b in o) for o in self.offsets)
+        fixed = tuple(sorted(int(f) for f in self.fixed))
+        _put(self, texts=tuple(self.texts), offsets=offsets, fixed=fixed,
+             meta=MappingProxyType(dict(self.meta)), links=_freeze(self.links, 1))
+        _check_texts(self.texts)
+        _check_offsets(self.texts, self.offsets)
+        if self.label is not None and not isinstance(self.label, str):
+            raise ValueError(f"a label is a class name, got {self.label!r} of type {type(self.label).__name__}")
         for f in self.fixed:
-            if not 0 <= f < len(self.texts): raise ValueError(f"fixed part {f} does not exist: the instance has {len(self.texts)}")
-        if not self.id: put("id", fingerprint(list(self.texts), self.lang))
-        self._check_gold()
-
-    def _check_gold(self):
-        n, m = self.n_words, self.sizes[0]
-        for w in (self.gold.tokens or ()) if self.gold else ():
-            if not 0 <= w < n: raise ValueError(f"gold word {w} is outside the {n} words of instance {self.id!r}")
-        for p, q in (self.gold.pairs or ()) if self.gold else ():
-            if not 0 <= p < m <= q < n: raise ValueError(f"gold pair ({p}, {q}) must join part 1 (0..{m-1}) to part 2 ({m}..{n-1}) in instance {self.id!r}")
-        for (a, b), (c, d) in (self.gold.spans or ()) if self.gold else ():
-            if not 0 <= a <= b < m <= c <= d < n: raise ValueError(f"gold span pair (({a}, {b}), ({c}, {d})) must join part 1 (0..{m-1}) to part 2 ({m}..{n-1}) in instance {self.id!r}")
-        for _, j in self.links or ():
-            if not 0 <= j < n: raise ValueError(f"link to word {j} is outside the {n} words of instance {self.id!r}")
+            if not 0 <= f < len(self.texts):
+                raise ValueError(f"fixed part {f} does not exist: the instance has {len(self.texts)}")
+        if not self.id: _put(self, id=fingerprint(list(self.texts), self.lang))
+        _check_gold(self)
 
     @classmethod
     def from_text(cls, parts, label=None, lang="en", id=None, **kw):
         "An instance from one or two raw strings"
         parts = (parts,) if isinstance(parts, str) else tuple(parts)
-        for t in parts:
-            if not isinstance(t, str): raise ValueError(f"a part must be a string, got {t!r} of type {type(t).__name__}")
+        _check_texts(parts)
         return cls(parts, tuple(split_words(t, lang) for t in parts), label, lang, id or "", **kw)
 
     @classmethod
@@ -235,22 +298,38 @@ class Instance:
         "An instance from one or two lists of words"
         if parts and isinstance(parts[0], str): parts = (parts,)
         joined = [join_words(list(p), lang) for p in parts]
-        return cls(tuple(t for t, _ in joined), tuple(o for _, o in joined), label, lang, id or "", **{k: v for k, v in kw.items() if v is not None})
+        texts, offsets = tuple(t for t, _ in joined), tuple(o for _, o in joined)
+        given = {k: v for k, v in kw.items() if v is not None}
+        return cls(texts, offsets, label, lang, id or "", **given)
 
     @cached_property
-    def parts(self) -> tuple: return tuple(tuple(t[a:b] for a, b in o) for t, o in zip(self.texts, self.offsets))
+    def parts(self) -> tuple:
+        "The words of every part"
+        return tuple(tuple(t[a:b] for a, b in o) for t, o in zip(self.texts, self.offsets))
     @cached_property
-    def words(self) -> tuple: return sum(self.parts, ())
+    def words(self) -> tuple:
+        "The words of all parts, numbered through"
+        return sum(self.parts, ())
     @cached_property
-    def sizes(self) -> tuple: return tuple(len(o) for o in self.offsets)
+    def sizes(self) -> tuple:
+        "How many words every part has"
+        return tuple(len(o) for o in self.offsets)
     @cached_property
-    def n_words(self) -> int: return sum(self.sizes)
+    def n_words(self) -> int:
+        "How many words there are"
+        return sum(self.sizes)
     @cached_property
-    def part_of(self) -> np.ndarray: return np.repeat(np.arange(len(self.sizes)), self.sizes)
+    def part_of(self) -> np.ndarray:
+        "The part of every word"
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
     @cached_property
-    def explained(self) -> np.ndarray: return np.flatnonzero(~np.isin(self.part_of, self.fixed))
+    def explained(self) -> np.ndarray:
+        "The words of the parts that are not fixed"
+        return np.flatnonzero(~np.isin(self.part_of, self.fixed))
     @cached_property
-    def fingerprint(self) -> str: return fingerprint(list(self.texts), _listed(self.offsets), list(self.fixed))
+    def fingerprint(self) -> str:
+        "Equal for equal words with equal fixed parts"
+        return fingerprint(list(self.texts), _listed(self.offsets), list(self.fixed))
     def replace(self, **kw) -> "Instance":
         "A copy with some fields changed"
         return replace(self, **kw)
@@ -278,14 +357,11 @@ class Instance:
     def __getstate__(self): return self.to_dict()
     def __setstate__(self, d): self.__dict__.update(Instance.from_dict(d).__dict__)
     def __repr__(self):
-        show = lambda t: t if len(t) < 60 else t[:57] + "..."
-        return f"Instance({' || '.join(map(show, self.texts))!r}, label={self.label!r}, lang={self.lang!r}, id={self.id!r})"
+        texts = " || ".join(t if len(t) < 60 else t[:57] + "..." for t in self.texts)
+        return f"Instance({texts!r}, label={self.label!r}, lang={self.lang!r}, id={self.id!r})"
 
 # %% ../nbs/00_core.ipynb #d754ec2c
 kinds = ("token", "pair", "span")
-
-def _first(item, kind): # the sort key of an item among ties
-    return (item,) if kind == "token" else item if kind == "pair" else (item[0][0], item[1][0], item[0][1], item[1][1])
 
 def item_words(item, kind:str) -> tuple: # the words an item uses, part 1 first
     "The word indices of one item"
@@ -294,9 +370,23 @@ def item_words(item, kind:str) -> tuple: # the words an item uses, part 1 first
     return tuple(range(item[0][0], item[0][1]+1)) + tuple(range(item[1][0], item[1][1]+1))
 
 def _as_item(item, kind):
+    "An item as plain whole numbers"
     if kind == "token": return int(item)
     if kind == "pair": return (int(item[0]), int(item[1]))
     return tuple((int(a), int(b)) for a, b in item)
+
+def _first(item, kind):
+    "The sort key of an item among ties"
+    if kind == "token": return (item,)
+    if kind == "pair": return item
+    return (item[0][0], item[1][0], item[0][1], item[1][1])
+
+def _item_fits(item, kind, m, n):
+    "Whether an item lies in an instance of `n` words, the first `m` of them in part 1"
+    if kind == "token": return 0 <= item < n
+    if kind == "pair": return 0 <= item[0] < m <= item[1] < n
+    (a, b), (c, d) = item
+    return 0 <= a <= b < m <= c <= d < n
 
 # %% ../nbs/00_core.ipynb #ec689081
 @dataclass(frozen=True)
@@ -315,30 +405,31 @@ class Explanation:
     notes: tuple = ()          # what a reader should know: truncation, fallbacks, convergence
 
     def __post_init__(self):
-        put = lambda k, v: object.__setattr__(self, k, v)
         check_choice(self.kind, kinds, "kind of explanation")
-        s = np.asarray(self.scores, float)
-        if s.ndim != 1 or len(s) != len(self.items): raise ValueError(f"{len(self.items)} items but scores of shape {s.shape}")
+        scores = np.asarray(self.scores, float)
+        if scores.ndim != 1 or len(scores) != len(self.items):
+            raise ValueError(f"{len(self.items)} items but scores of shape {scores.shape}")
         items = [_as_item(i, self.kind) for i in self.items]
-        if len(set(items)) != len(items): raise ValueError("an item occurs twice in the explanation")
-        self._check_items(items)
-        bad = ~np.isfinite(s)
-        if bad.any(): raise ValueError(f"score {s[bad][0]} of item {items[int(np.flatnonzero(bad)[0])]} of instance {self.instance.id!r} is not a finite number")
-        r = np.round(s, 6) + 0.
-        order = sorted(range(len(items)), key=lambda k: (-r[k], _first(items[k], self.kind)))
-        s = s[order]; s.setflags(write=False)
-        put("items", tuple(items[k] for k in order)); put("scores", s); put("options", MappingProxyType(dict(self.options)))
-        put("notes", tuple(self.notes)); put("base", self.base or self.method)
+        self._check_items(items, scores)
+        rounded = np.round(scores, 6) + 0.
+        order = sorted(range(len(items)), key=lambda k: (-rounded[k], _first(items[k], self.kind)))
+        scores = scores[order]
+        scores.setflags(write=False)
+        _put(self, items=tuple(items[k] for k in order), scores=scores, notes=tuple(self.notes),
+             options=MappingProxyType(dict(self.options)), base=self.base or self.method)
 
-    def _check_items(self, items):
-        x, n, m = self.instance, self.instance.n_words, self.instance.sizes[0]
-        if self.kind != "token" and len(x.sizes) < 2: raise ValueError(f"{self.kind} explanations need two parts, instance {x.id!r} has one")
+    def _check_items(self, items, scores):
+        "Different items that fit the instance, with finite scores"
+        x = self.instance
+        if len(set(items)) != len(items): raise ValueError("an item occurs twice in the explanation")
+        if self.kind != "token" and len(x.sizes) < 2:
+            raise ValueError(f"{self.kind} explanations need two parts, instance {x.id!r} has one")
         for i in items:
-            w = item_words(i, self.kind)
-            ok = bool(w) and 0 <= w[0] and w[-1] < n
-            if self.kind == "pair": ok = ok and i[0] < m <= i[1]
-            if self.kind == "span": ok = ok and 0 <= i[0][0] <= i[0][1] < m <= i[1][0] <= i[1][1] < n
-            if not ok: raise ValueError(f"{self.kind} item {i} does not fit instance {x.id!r} with {' + '.join(map(str, x.sizes))} words")
+            if not _item_fits(i, self.kind, x.sizes[0], x.n_words):
+                sizes = " + ".join(map(str, x.sizes))
+                raise ValueError(f"{self.kind} item {i} does not fit instance {x.id!r} with {sizes} words")
+        for k in np.flatnonzero(~np.isfinite(scores))[:1]:
+            raise ValueError(f"score {scores[k]} of item {items[k]} of instance {x.id!r} is not a finite number")
 
     def __len__(self): return len(self.items)
     def __eq__(self, other): return isinstance(other, Explanation) and self.to_dict() == other.to_dict()
@@ -346,7 +437,8 @@ class Explanation:
     def __iter__(self): return iter(zip(self.items, self.scores.tolist()))
     def __repr__(self):
         top = ", ".join(f"{self.text(i)} {s:+.3f}" for i, s in list(self)[:3])
-        return f"Explanation({self.method}, {self.kind}, {len(self)} items, target={self.target!r}: {top}{' ...' if len(self) > 3 else ''})"
+        more = " ..." if len(self) > 3 else ""
+        return f"Explanation({self.method}, {self.kind}, {len(self)} items, target={self.target!r}: {top}{more})"
     def text(self, item) -> str:
         "An item in words"
         w = self.instance.words
@@ -397,52 +489,72 @@ def _flat(self:Explanation) -> Explanation:
         for w in item_words(i, self.kind): best.setdefault(w, s)
     return replace(self, kind="token", items=tuple(best), scores=np.array(list(best.values()), float))
 
-def _vector(self:Explanation, fill:float=0., # for words in no item
+def _vector(self:Explanation,
+            fill:float=0., # for words in no item
            ) -> np.ndarray: # one score per word of the instance
     "Scores as an array over all words, pairs and spans flattened"
     v = np.full(self.instance.n_words, float(fill))
     for w, s in self.flat(): v[w] = s
     return v
 
-def _matrix(self:Explanation, fill:float=0.) -> np.ndarray: # part 1 words x part 2 words
+def _matrix(self:Explanation,
+            fill:float=0., # for word pairs in no item
+           ) -> np.ndarray: # part 1 words x part 2 words
     "Pair or span scores as an array; a word pair has the score of the best item that contains it"
     if self.kind == "token": raise ValueError("a token explanation has no pair scores: use vector()")
     m, n = self.instance.sizes
-    M = np.full((m, n), float(fill)); seen = np.zeros((m, n), bool)
+    M, seen = np.full((m, n), float(fill)), np.zeros((m, n), bool)
     for i, s in self:
         (a, b), (c, d) = i if self.kind == "span" else ((i[0], i[0]), (i[1], i[1]))
         block = (slice(a, b+1), slice(c-m, d-m+1))
-        M[block] = np.where(seen[block], M[block], s); seen[block] = True
+        M[block] = np.where(seen[block], M[block], s)
+        seen[block] = True
     return M
 
 Explanation.flat, Explanation.vector, Explanation.matrix = _flat, _vector, _matrix
 
 # %% ../nbs/00_core.ipynb #8d12bdbd
-subword_rules = dict(sum=np.sum, mean=np.mean, max=np.max, first=lambda v: v[0])
+def _first_piece(v): return v[0]
+subword_rules = dict(sum=np.sum, mean=np.mean, max=np.max, first=_first_piece)
 
-def _from_scores(cls, instance:Instance, # what was explained
+def _from_scores(cls,
+                 instance:Instance,      # what was explained
                  scores,                 # per word, per sub-word (with `offsets`), or {item: score}
-                 kind:str="token", method:str="given", target:str|None=None,
+                 kind:str="token",       # token, pair or span
+                 method:str="given",     # name of the method
+                 target:str|None=None,   # the class that is explained
                  offsets=None,           # per sub-word (part, start, end); start == end for special tokens
                  subword:str="sum",      # how sub-words make a word: sum, mean, first or max
-                 **kw) -> Explanation:
+                 **kw,                   # other fields of the explanation
+                ) -> Explanation:
     "An explanation from attributions made by another tool"
-    check_choice(kind, kinds, "kind of explanation"); check_choice(subword, subword_rules, "sub-word rule")
-    if isinstance(scores, Mapping): return cls(instance, kind, tuple(scores), np.array(list(scores.values()), float), method, target, **kw)
+    check_choice(kind, kinds, "kind of explanation")
+    check_choice(subword, subword_rules, "sub-word rule")
+    if isinstance(scores, Mapping):
+        values = np.array(list(scores.values()), float)
+        return cls(instance, kind, tuple(scores), values, method, target, **kw)
     s = np.asarray(scores.detach().cpu() if hasattr(scores, "detach") else scores, float)
-    if kind == "pair":
-        if s.shape != tuple(instance.sizes): raise ValueError(f"pair scores must have shape {tuple(instance.sizes)}, got {s.shape}")
-        m = instance.sizes[0]
-        return cls(instance, "pair", [(i, m+j) for i in range(s.shape[0]) for j in range(s.shape[1])], s.ravel(), method, target, **kw)
     if kind == "span": raise ValueError("span explanations are given as a dictionary {((s0, e0), (s1, e1)): score}")
+    if kind == "pair": return cls(instance, "pair", _all_pairs(instance, s), s.ravel(), method, target, **kw)
     if s.ndim != 1: raise ValueError(f"token scores must be a flat list, got shape {s.shape}")
     if offsets is not None: s = _subwords_to_words(instance, s, offsets, subword)
-    if len(s) == instance.n_words: items = np.arange(len(s))
-    elif len(s) == len(instance.explained): items = instance.explained
-    else: raise ValueError(f"{len(s)} scores for the {instance.n_words} words of instance {instance.id!r}; give one per word, or `offsets` for sub-words")
-    return cls(instance, "token", items.tolist(), s, method, target, **kw)
+    return cls(instance, "token", _scored_words(instance, len(s)), s, method, target, **kw)
+
+def _all_pairs(x, s):
+    "The word pairs that a score matrix is about, row by row"
+    if s.shape != tuple(x.sizes): raise ValueError(f"pair scores must have shape {tuple(x.sizes)}, got {s.shape}")
+    m, n = s.shape
+    return [(i, m+j) for i in range(m) for j in range(n)]
+
+def _scored_words(x, n):
+    "The words that `n` scores are about: all, or all that are explained"
+    if n == x.n_words: return list(range(n))
+    if n == len(x.explained): return x.explained.tolist()
+    raise ValueError(f"{n} scores for the {x.n_words} words of instance {x.id!r}; "
+                     "give one per word, or `offsets` for sub-words")
 
 def _subwords_to_words(x, s, offsets, rule):
+    "Scores per word: a sub-word belongs to the word it overlaps most"
     if len(offsets) != len(s): raise ValueError(f"{len(s)} sub-word scores but {len(offsets)} offsets")
     starts = np.concatenate([[0], np.cumsum(x.sizes)])
     groups = [[] for _ in range(x.n_words)]
@@ -455,41 +567,55 @@ def _subwords_to_words(x, s, offsets, rule):
 Explanation.from_scores = classmethod(_from_scores)
 
 # %% ../nbs/00_core.ipynb #c0b692ec
-def _to_dict(self:Explanation, instance:bool=True) -> dict: # JSON values; `instance=False` keeps only its id
+def _to_dict(self:Explanation,
+             instance:bool=True, # False keeps only the id of the instance
+            ) -> dict:
     "Plain JSON values"
-    return dict(instance=self.instance.to_dict() if instance else self.instance.id, kind=self.kind, items=_listed(self.items), scores=self.scores.tolist(),
-                method=self.method, target=self.target, base=self.base, options=_json_safe(self.options), seconds=self.seconds, forwards=self.forwards, notes=list(self.notes))
+    return dict(instance=self.instance.to_dict() if instance else self.instance.id,
+                kind=self.kind, items=_listed(self.items), scores=self.scores.tolist(),
+                method=self.method, target=self.target, base=self.base, options=_json_safe(self.options),
+                seconds=self.seconds, forwards=self.forwards, notes=list(self.notes))
 
-def _from_dict(cls, d:Mapping, instances=None) -> Explanation: # `instances`: {id: Instance}, for dictionaries that hold only the id
+def _from_dict(cls,
+               d:Mapping,      # what `to_dict` made
+               instances=None, # {id: Instance}, for dictionaries that hold only the id
+              ) -> Explanation:
     "What `to_dict` made"
-    d = dict(d)
-    if isinstance(d["instance"], str):
-        if instances is None or d["instance"] not in instances: raise ValueError(f"explanation of unknown instance {d['instance']!r}: give `instances`")
-        d["instance"] = instances[d["instance"]]
-    else: d["instance"] = Instance.from_dict(d["instance"])
-    return cls(**d)
+    x = d["instance"]
+    if not isinstance(x, str): return cls(**{**d, "instance": Instance.from_dict(x)})
+    if instances is None or x not in instances:
+        raise ValueError(f"explanation of unknown instance {x!r}: give `instances`")
+    return cls(**{**d, "instance": instances[x]})
 
-def _normalised(self:Explanation, norm:str="l1") -> Explanation: # l1, l2 or max
+def _normalised(self:Explanation,
+                norm:str="l1", # l1, l2 or max
+               ) -> Explanation:
     "Scores divided by their norm; all-zero scores stay as they are"
-    d = dict(l1=np.abs(self.scores).sum, l2=lambda: np.sqrt((self.scores**2).sum()), max=lambda: np.abs(self.scores).max(initial=0.))[check_choice(norm, ("l1", "l2", "max"), "norm")]()
-    return replace(self, scores=self.scores/d if d > 0 else self.scores)
+    check_choice(norm, ("l1", "l2", "max"), "norm")
+    if norm == "l2": size = np.sqrt((self.scores**2).sum())
+    else: size = np.abs(self.scores).sum() if norm == "l1" else np.abs(self.scores).max(initial=0.)
+    return replace(self, scores=self.scores/size if size > 0 else self.scores)
 
-def average(explanations) -> Explanation: # of one instance and one kind
-    "The mean of several explanations of the same instance, over seeds for example; an item missing in one counts 0 there"
+def average(explanations, # of one instance and one kind
+           ) -> Explanation:
+    "The mean of several explanations of an instance, over seeds for example; an item missing in one counts 0"
     es = list(explanations)
     if not es: raise ValueError("nothing to average")
-    if len({(e.instance, e.kind) for e in es}) > 1: raise ValueError("only explanations of one instance and one kind can be averaged")
+    if len({(e.instance, e.kind) for e in es}) > 1:
+        raise ValueError("only explanations of one instance and one kind can be averaged")
     items = dict.fromkeys(i for e in es for i in e.items)
     tables = [dict(e) for e in es]
-    return replace(es[0], items=tuple(items), scores=np.array([np.mean([t.get(i, 0.) for t in tables]) for i in items]),
-                   seconds=sum(e.seconds for e in es), forwards=sum(e.forwards for e in es), notes=(*es[0].notes, f"mean of {len(es)}"))
+    means = [np.mean([t.get(i, 0.) for t in tables]) for i in items]
+    return replace(es[0], items=tuple(items), scores=np.array(means), seconds=sum(e.seconds for e in es),
+                   forwards=sum(e.forwards for e in es), notes=(*es[0].notes, f"mean of {len(es)}"))
 
 Explanation.to_dict, Explanation.from_dict, Explanation.normalised = _to_dict, classmethod(_from_dict), _normalised
 
 # %% ../nbs/00_core.ipynb #6ff5a116
 absences = ("mask", "pad", "delete", "zero_embedding")
 soft_absences = ("soft_bernoulli", "gaussian", "gaussian_std", "attention", "attention_log")
-published_absences = ("id_zero",) # as published code does it: vocabulary id 0, and where no word is left, in place of the special tokens too
+# as published code does it: vocabulary id 0, and where no word is left, in place of the special tokens too
+published_absences = ("id_zero",)
 outputs = ("prob_top", "logit_top", "log_prob_top", "neg_loss", "probs", "label")
 
 @dataclass(frozen=True)
@@ -502,13 +628,19 @@ class Ask:
     where: str = "post_layernorm" # soft kinds only: post_layernorm or word
     scale: float = 1.         # soft kinds only: the standard deviation of `gaussian`
     def __post_init__(self):
-        r = np.atleast_2d(np.asarray(self.rows)); object.__setattr__(self, "rows", r)
+        _put(self, rows=np.atleast_2d(np.asarray(self.rows)))
         if self.absent is not None: check_choice(self.absent, absences+soft_absences+published_absences, "absence")
         if self.output is not None: check_choice(self.output, outputs, "output")
         check_choice(self.where, ("post_layernorm", "word"), "place of soft perturbation")
-        soft = self.absent in soft_absences
-        if not soft and r.dtype != bool: raise ValueError(f"a coalition matrix is boolean, got {r.dtype}; soft rows need absent= one of {', '.join(soft_absences)}")
-        if soft and r.size and not (np.isfinite(r).all() and r.min() >= 0 and r.max() <= 1): raise ValueError("soft rows must lie in [0, 1]")
+        self._check_rows(self.rows)
+    def _check_rows(self, rows):
+        "Boolean, or between 0 and 1 for the soft kinds"
+        if not self.soft and rows.dtype != bool:
+            raise ValueError(f"a coalition matrix is boolean, got {rows.dtype}; "
+                             f"soft rows need absent= one of {', '.join(soft_absences)}")
+        if not self.soft or not rows.size: return
+        if not (np.isfinite(rows).all() and rows.min() >= 0 and rows.max() <= 1):
+            raise ValueError("soft rows must lie in [0, 1]")
     @property
     def soft(self) -> bool: return self.absent in soft_absences
 

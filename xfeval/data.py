@@ -16,17 +16,31 @@ from pathlib import Path
 import pandas as pd
 
 from .core import Gold, Instance, Registry, bundled, check_choice, data_root, fingerprint, seed_for, split_words
-from .readers import (ag_labels, evinf_labels, read_ag_news, read_alignments, read_demo, read_eraser_fever, read_eraser_movies, read_eraser_multirc, read_esnli,
-                            read_evidence_inference, read_exnli, read_fever, read_livenli, read_nli, read_qed, read_sentiment, read_spanex, read_spanex_fever, read_xnli)
-from .rows import BadRow, Row, Source, build, check_range, endings, fever_labels, marked_ranges, nli_labels, read_label, read_rows, sentiment_labels, space_words, words_in
+from .readers import (ag_labels, evinf_labels, read_ag_news, read_alignments, read_demo, read_eraser_fever,
+                            read_eraser_movies, read_eraser_multirc, read_esnli, read_evidence_inference, read_exnli,
+                            read_fever, read_livenli, read_nli, read_qed, read_sentiment, read_spanex,
+                            read_spanex_fever, read_xnli)
+from .rows import (_blank, BadRow, Row, Source, build, check_range, endings, fever_labels, marked_ranges,
+                         nli_labels, read_label, read_rows, sentiment_labels, space_words, words_in)
 
 # %% ../nbs/02_data.ipynb #33e14291
+def _marked_words(x):
+    "The gold words of an instance as text, or None where there is no annotation"
+    if not x.gold or x.gold.tokens is None: return None
+    return " ".join(x.words[i] for i in sorted(x.gold.tokens))
+
+def _check_size(n):
+    "`n` must be a whole number from 1 on"
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ValueError(f"n must be a whole number from 1 on, got {n!r}")
+
 class Dataset(list):
     "A list of instances that knows its name, its classes, and what was left out"
     def __init__(self, items=(), name="data", split="", lang="en", labels=None, skipped=(), dropped=None, files=()):
         super().__init__(items)
         self.name, self.split, self.lang = name, split, lang
-        self.labels = tuple(labels if labels is not None else sorted({x.label for x in self if x.label is not None}))
+        if labels is None: labels = sorted({x.label for x in self if x.label is not None})
+        self.labels = tuple(labels)
         self.skipped, self.dropped, self.files = list(skipped), Counter(dropped or {}), tuple(files)
     @property
     def fingerprint(self) -> str:
@@ -35,31 +49,43 @@ class Dataset(list):
     def like(self, items) -> "Dataset":
         "Other items, same description"
         return Dataset(items, self.name, self.split, self.lang, self.labels, self.skipped, self.dropped, self.files)
-    def __getitem__(self, i): return self.like(super().__getitem__(i)) if isinstance(i, slice) else super().__getitem__(i)
-    def sample(self, n:int|None=None,   # how many; None: all
-               seed:int|None=0,         # None: the first `n`
+    def __getitem__(self, i):
+        found = super().__getitem__(i)
+        return self.like(found) if isinstance(i, slice) else found
+    def sample(self,
+               n:int|None=None,   # how many; None: all
+               seed:int|None=0,   # None: the first `n`
               ) -> "Dataset":
         "A sample that depends on the seed and the ids only"
         if n is None: return self
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1: raise ValueError(f"n must be a whole number from 1 on, got {n!r}")
-        order = range(len(self)) if seed is None else sorted(range(len(self)), key=lambda i: (seed_for(seed, self[i].id), i))
-        return self.like(list.__getitem__(self, i) for i in list(order)[:n])
+        _check_size(n)
+        order = range(len(self))
+        if seed is not None: order = sorted(order, key=lambda i: (seed_for(seed, self[i].id), i))
+        return self.like(self[i] for i in order[:n])
     def frame(self) -> pd.DataFrame: # one row per instance
         "A table to look at"
-        marked = lambda x: " ".join(x.words[i] for i in sorted(x.gold.tokens)) if x.gold and x.gold.tokens is not None else None
-        return pd.DataFrame([dict(id=x.id, **{f"part{i+1}": t for i, t in enumerate(x.texts)}, label=x.label, highlights=marked(x)) for x in self])
+        rows = []
+        for x in self:
+            texts = {f"part{i}": t for i, t in enumerate(x.texts, 1)}
+            rows.append(dict(id=x.id, **texts, label=x.label, highlights=_marked_words(x)))
+        return pd.DataFrame(rows)
     def __repr__(self):
-        out = [f"{k} {v}" for k, v in (("skipped", len(self.skipped)), ("dropped", sum(self.dropped.values()))) if v]
-        return f"Dataset({self.name!r}{', ' + self.split if self.split else ''}, {self.lang}: {len(self)} instances of {len(self.labels)} classes{''.join(', ' + o for o in out)})"
-    def __reduce__(self): return Dataset, (list(self), self.name, self.split, self.lang, self.labels, self.skipped, dict(self.dropped), self.files)
+        split = f", {self.split}" if self.split else ""
+        out = f"Dataset({self.name!r}{split}, {self.lang}: {len(self)} instances of {len(self.labels)} classes"
+        if self.skipped: out += f", skipped {len(self.skipped)}"
+        if self.dropped: out += f", dropped {sum(self.dropped.values())}"
+        return out + ")"
+    def __reduce__(self):
+        told = self.name, self.split, self.lang, self.labels, self.skipped, dict(self.dropped), self.files
+        return Dataset, (list(self), *told)
 
 # %% ../nbs/02_data.ipynb #42ed1cf8
 @dataclass(frozen=True)
 class Files:
     "A pattern of file names and how such files are read"
-    pattern: str           # relative to the data folder; may contain {lang}
-    kind: str|None = None  # csv, tsv, jsonl, json, whole; default by the ending
-    quote: bool|None = None# are cells quoted?
+    pattern: str              # relative to the data folder; may contain {lang}
+    kind: str|None = None     # csv, tsv, jsonl, json, whole; default by the ending
+    quote: bool|None = None   # are cells quoted?
     header: tuple|None = None # names of the columns if the file has no header
 
 datasets = Registry("dataset")
@@ -67,141 +93,234 @@ split_aliases = {"dev": "validation", "val": "validation", "valid": "validation"
 xnli_languages = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
 our_languages = ("en", "de", "es", "fr", "vi", "zh", "tr")
 
-def dataset(name, task, parts, labels, files, licence, source, sizes="", languages=("en",), hub=None, group=None, fixed=(), note=""):
+def dataset(name:str,    # how it is called
+            task:str,    # what is decided
+            parts,       # what the one or two parts are
+            labels,      # class names
+            files:dict,  # split -> patterns of file names, or `Files`
+            licence:str, # as stated by its makers
+            source:str,  # where to get it; `bundled` or `generated` for our own
+            sizes:str="",        # how large the splits are
+            languages=("en",),   # language codes
+            hub=None,            # (id, configuration, {split: split on the hub})
+            group=None,          # column whose equal values belong to one instance
+            fixed=(),            # parts that are never explained
+            note:str="",         # what else a user should know
+           ):
     "Decorator that registers a reader as dataset `name`"
-    files = {s: tuple(f if isinstance(f, Files) else Files(f) for f in fs) for s, fs in files.items()}
-    def _add(fn):
-        datasets(name, task=task, parts=parts, labels=tuple(labels), files=files, licence=licence, source=source, sizes=sizes, languages=tuple(languages), hub=hub, group=group, fixed=fixed, note=note)(fn)
-        return fn
-    return _add
+    ways = {s: tuple(f if isinstance(f, Files) else Files(f) for f in fs) for s, fs in files.items()}
+    return datasets(name, task=task, parts=parts, labels=tuple(labels), files=ways, licence=licence, source=source,
+                    sizes=sizes, languages=tuple(languages), hub=hub, group=group, fixed=fixed, note=note)
 
 # %% ../nbs/02_data.ipynb #d93012a6
 _pair, _nli = ("premise", "hypothesis"), "natural language inference"
-_mnli_hub = ("nyu-mll/multi_nli", None, dict(train="train", validation="validation_matched", validation_mismatched="validation_mismatched"))
+_claim, _query = ("evidence", "claim"), ("document", "query")
 _plain = dict(train="train", validation="validation", test="test")
 
-dataset("snli", _nli, _pair, nli_labels, dict(
-    train=["snli/snli_1.0_train*.csv", "snli/snli_1.0_train*.jsonl", "snli_1.0/snli_1.0_train.jsonl", "nli_train/snli_train*.tsv"],
-    validation=["snli/snli_1.0_dev*.csv", "snli/snli_1.0_dev*.jsonl", "snli_1.0/snli_1.0_dev.jsonl"],
-    test=["snli/snli_1.0_test*.csv", "snli/snli_1.0_test*.jsonl", "snli_1.0/snli_1.0_test.jsonl"]),
-    "CC BY-SA 4.0", "https://nlp.stanford.edu/projects/snli/", "train 549367, validation 9842, test 9824", hub=("stanfordnlp/snli", None, _plain))(read_nli)
+def _named(stems, *patterns):
+    "Patterns of every split: `{}` stands for its file name"
+    return {split: [p.replace("{}", stem) for p in patterns] for split, stem in stems.items()}
 
-dataset("mnli", _nli, _pair, nli_labels, dict(
-    train=["nli_train/mnli_train*.tsv", "mnli/multinli_1.0_train.jsonl", "multinli_1.0/multinli_1.0_train.jsonl"],
-    validation=["nli_train/mnli_val*.tsv", "mnli/multinli_1.0_dev_matched.jsonl", "multinli_1.0/multinli_1.0_dev_matched.jsonl"],
-    validation_mismatched=["mnli/multinli_1.0_dev_mismatched.jsonl", "multinli_1.0/multinli_1.0_dev_mismatched.jsonl"]),
-    "OANC and others", "https://cims.nyu.edu/~sbowman/multinli/", "train 392702, validation 9815 and 9832", hub=_mnli_hub)(read_nli)
+dataset("snli", _nli, _pair, nli_labels,
+    dict(train=["snli/snli_1.0_train*.csv", "snli/snli_1.0_train*.jsonl", "snli_1.0/snli_1.0_train.jsonl",
+                "nli_train/snli_train*.tsv"],
+         **_named(dict(validation="dev", test="test"),
+                  "snli/snli_1.0_{}*.csv", "snli/snli_1.0_{}*.jsonl", "snli_1.0/snli_1.0_{}.jsonl")),
+    "CC BY-SA 4.0", "https://nlp.stanford.edu/projects/snli/", "train 549367, validation 9842, test 9824",
+    hub=("stanfordnlp/snli", None, _plain))(read_nli)
 
-dataset("sick", _nli, _pair, nli_labels, dict(train=["nli_train/sick/SICK_train.txt", "sick/SICK_train.txt"], validation=["nli_train/sick/SICK_trial.txt", "sick/SICK_trial.txt"],
-    test=["nli_train/sick/SICK_test_annotated.txt", "sick/SICK_test_annotated.txt"]),
+_mnli_hub = dict(train="train", validation="validation_matched", validation_mismatched="validation_mismatched")
+dataset("mnli", _nli, _pair, nli_labels,
+    dict(train=["nli_train/mnli_train*.tsv", "mnli/multinli_1.0_train.jsonl",
+                "multinli_1.0/multinli_1.0_train.jsonl"],
+         validation=["nli_train/mnli_val*.tsv", "mnli/multinli_1.0_dev_matched.jsonl",
+                     "multinli_1.0/multinli_1.0_dev_matched.jsonl"],
+         validation_mismatched=["mnli/multinli_1.0_dev_mismatched.jsonl",
+                                "multinli_1.0/multinli_1.0_dev_mismatched.jsonl"]),
+    "OANC and others", "https://cims.nyu.edu/~sbowman/multinli/", "train 392702, validation 9815 and 9832",
+    hub=("nyu-mll/multi_nli", None, _mnli_hub))(read_nli)
+
+dataset("sick", _nli, _pair, nli_labels,
+    _named(dict(train="SICK_train", validation="SICK_trial", test="SICK_test_annotated"),
+           "nli_train/sick/{}.txt", "sick/{}.txt"),
     "CC BY-NC-SA 3.0", "https://zenodo.org/records/2787612", "train 4500, validation 500, test 4927")(read_nli)
 
-dataset("cad-nli", _nli, _pair, nli_labels, {s: [Files(f"nli_train/cad_nli/{f}.tsv", quote=True), Files(f"cad_nli/{f}.tsv", quote=True)] for s, f in (("train", "train"), ("validation", "dev"), ("test", "test"))},
-    "Apache-2.0", "https://github.com/acmi-lab/counterfactually-augmented-data", "train 8330, validation 1000, test 2000")(read_nli)
+_cad_files = dict(train="train", validation="dev", test="test")
+dataset("cad-nli", _nli, _pair, nli_labels,
+    {s: [Files(f"{folder}/{f}.tsv", quote=True) for folder in ("nli_train/cad_nli", "cad_nli")]
+     for s, f in _cad_files.items()},
+    "Apache-2.0", "https://github.com/acmi-lab/counterfactually-augmented-data",
+    "train 8330, validation 1000, test 2000")(read_nli)
 
-dataset("xnli", _nli, _pair, nli_labels, {s: [f"xnli/xnli_{f}_{{lang}}.tsv" for f in fs] + [f"xnli/xnli.{o}.tsv", f"XNLI-1.0/xnli.{o}.tsv"] for s, fs, o in
-    (("validation", ("validation", "dev"), "dev"), ("test", ("test", "test_first*"), "test"))},
-    "CC BY-NC 4.0", "https://cims.nyu.edu/~sbowman/xnli/", "validation 2490, test 5010 per language", xnli_languages, ("facebook/xnli", "{lang}", dict(validation="validation", test="test")))(read_xnli)
+dataset("xnli", _nli, _pair, nli_labels,
+    dict(validation=["xnli/xnli_validation_{lang}.tsv", "xnli/xnli_dev_{lang}.tsv",
+                     "xnli/xnli.dev.tsv", "XNLI-1.0/xnli.dev.tsv"],
+         test=["xnli/xnli_test_{lang}.tsv", "xnli/xnli_test_first*_{lang}.tsv",
+               "xnli/xnli.test.tsv", "XNLI-1.0/xnli.test.tsv"]),
+    "CC BY-NC 4.0", "https://cims.nyu.edu/~sbowman/xnli/", "validation 2490, test 5010 per language", xnli_languages,
+    ("facebook/xnli", "{lang}", dict(validation="validation", test="test")))(read_xnli)
 
-dataset("fever", "fact checking", ("evidence", "claim"), fever_labels, dict(train=["fever/train.jsonl", "fever_gold_evidence/train.jsonl"], validation=["fever/valid.jsonl", "fever_gold_evidence/valid.jsonl"],
-    test=["fever/test.jsonl", "fever_gold_evidence/test.jsonl"]),
-    "CC BY-SA 3.0, GPL-3.0", "https://huggingface.co/datasets/copenlu/fever_gold_evidence", "train 228k, validation 15935, test 16k", hub=("copenlu/fever_gold_evidence", None, _plain))(read_fever)
+dataset("fever", "fact checking", _claim, fever_labels,
+    _named(dict(train="train", validation="valid", test="test"), "fever/{}.jsonl", "fever_gold_evidence/{}.jsonl"),
+    "CC BY-SA 3.0, GPL-3.0", "https://huggingface.co/datasets/copenlu/fever_gold_evidence",
+    "train 228k, validation 15935, test 16k", hub=("copenlu/fever_gold_evidence", None, _plain))(read_fever)
 
-_sym = "fever_symmetric/symmetric_v"
-dataset("fever-symmetric", "fact checking", ("evidence", "claim"), fever_labels, dict(validation=[_sym + "0.2/fever_symmetric_dev.jsonl"], test=[_sym + "0.2/fever_symmetric_test.jsonl"],
-    v01_full=[_sym + "0.1/fever_symmetric_full.jsonl"], v01_generated=[_sym + "0.1/fever_symmetric_generated.jsonl"]),
-    "CC BY-SA 3.0", "https://github.com/TalSchuster/FeverSymmetric", "validation 708, test 712, v01_full 956, v01_generated 717")(read_fever);
+dataset("fever-symmetric", "fact checking", _claim, fever_labels,
+    _named(dict(validation="0.2/fever_symmetric_dev", test="0.2/fever_symmetric_test",
+                v01_full="0.1/fever_symmetric_full", v01_generated="0.1/fever_symmetric_generated"),
+           "fever_symmetric/symmetric_v{}.jsonl"),
+    "CC BY-SA 3.0", "https://github.com/TalSchuster/FeverSymmetric",
+    "validation 708, test 712, v01_full 956, v01_generated 717")(read_fever);
 
 # %% ../nbs/02_data.ipynb #47d01a61
-dataset("esnli", _nli, _pair, nli_labels, dict(train=["esnli/esnli_train*.csv"], validation=["esnli/esnli_dev*.csv"], test=["esnli/esnli_test*.csv"]),
-    "MIT, CC BY-SA 4.0", "https://github.com/OanaMariaCamburu/e-SNLI", "train 549367, validation 9842, test 9824", note="the marks are read; the index fields only where the marked copy is not the sentence")(read_esnli)
+dataset("esnli", _nli, _pair, nli_labels,
+    _named(dict(train="train", validation="dev", test="test"), "esnli/esnli_{}*.csv"),
+    "MIT, CC BY-SA 4.0", "https://github.com/OanaMariaCamburu/e-SNLI", "train 549367, validation 9842, test 9824",
+    note="the marks are read; the index fields only where the marked copy is not the sentence")(read_esnli)
 
 dataset("spanex-snli", _nli, _pair, nli_labels, dict(test=["spanex/snli.jsonl", "spanex/spanex_snli.jsonl"]),
-    "MIT", "https://huggingface.co/datasets/copenlu/spanex", "test 3865", hub=("copenlu/spanex", "snli", dict(test="test")))(read_spanex)
+    "MIT", "https://huggingface.co/datasets/copenlu/spanex", "test 3865",
+    hub=("copenlu/spanex", "snli", dict(test="test")))(read_spanex)
 
-dataset("spanex-fever", "fact checking", ("evidence", "claim"), fever_labels, dict(test=["spanex/fever.jsonl", "spanex/spanex_fever.jsonl"]),
-    "MIT", "https://huggingface.co/datasets/copenlu/spanex", "test 3206", hub=("copenlu/spanex", "fever", dict(test="test")))(read_spanex_fever)
+dataset("spanex-fever", "fact checking", _claim, fever_labels,
+    dict(test=["spanex/fever.jsonl", "spanex/spanex_fever.jsonl"]),
+    "MIT", "https://huggingface.co/datasets/copenlu/spanex", "test 3206",
+    hub=("copenlu/spanex", "fever", dict(test="test")))(read_spanex_fever)
 
-dataset("exnli", _nli, _pair, nli_labels, dict(test=["exnli/exnli*.csv", "exnli/e-xnli*.csv", "e-XNLI/exnli*.csv"]),
-    "CC BY-NC 4.0", "made by `xfeval export-exnli`, or https://github.com/KeremZaman/explaiNLI", "test 5010 per language", xnli_languages)(read_exnli)
+dataset("exnli", _nli, _pair, nli_labels,
+    dict(test=["exnli/exnli*.csv", "exnli/e-xnli*.csv", "e-XNLI/exnli*.csv"]),
+    "CC BY-NC 4.0", "made by `xfeval export-exnli`, or https://github.com/KeremZaman/explaiNLI",
+    "test 5010 per language", xnli_languages)(read_exnli)
 
-dataset("livenli", _nli, _pair, nli_labels, dict(test=["livenli/livenli*.csv"]), "not stated", "https://github.com/njjiang/LiveNLI", "test 122", group="uid")(read_livenli)
+dataset("livenli", _nli, _pair, nli_labels, dict(test=["livenli/livenli*.csv"]), "not stated",
+    "https://github.com/njjiang/LiveNLI", "test 122", group="uid")(read_livenli)
 
-dataset("eraser-movies", "sentiment", ("document",), sentiment_labels, dict(train=["eraser_movies/train.jsonl", "movies/train.jsonl"], validation=["eraser_movies/val.jsonl", "movies/val.jsonl"], test=["eraser_movies/test.jsonl", "movies/test.jsonl"]),
+_eraser_files = dict(train="train", validation="val", test="test")
+dataset("eraser-movies", "sentiment", ("document",), sentiment_labels,
+    _named(_eraser_files, "eraser_movies/{}.jsonl", "movies/{}.jsonl"),
     "not stated", "https://www.eraserbenchmark.com", "train 1600, validation 200, test 200")(read_eraser_movies)
 
-dataset("eraser-multirc", "reading comprehension", ("document", "query"), ("false", "true"), dict(train=["eraser_multirc/train.jsonl", "multirc/train.jsonl"], validation=["eraser_multirc/val.jsonl", "multirc/val.jsonl"], test=["eraser_multirc/test.jsonl", "multirc/test.jsonl"]),
-    "not stated", "https://www.eraserbenchmark.com", "train 24029, validation 3214, test 4848", fixed=("query",))(read_eraser_multirc)
+dataset("eraser-multirc", "reading comprehension", _query, ("false", "true"),
+    _named(_eraser_files, "eraser_multirc/{}.jsonl", "multirc/{}.jsonl"),
+    "not stated", "https://www.eraserbenchmark.com", "train 24029, validation 3214, test 4848",
+    fixed=("query",))(read_eraser_multirc)
 
-dataset("eraser-fever", "fact checking", ("document", "query"), ("supports", "refutes"), dict(train=["eraser_fever/train.jsonl"], validation=["eraser_fever/val.jsonl"], test=["eraser_fever/test.jsonl"]),
-    "CC BY-SA 3.0", "https://www.eraserbenchmark.com", "train 97957, validation 6122, test 6111", fixed=("query",))(read_eraser_fever)
+dataset("eraser-fever", "fact checking", _query, ("supports", "refutes"),
+    _named(_eraser_files, "eraser_fever/{}.jsonl"),
+    "CC BY-SA 3.0", "https://www.eraserbenchmark.com", "train 97957, validation 6122, test 6111",
+    fixed=("query",))(read_eraser_fever)
 
-dataset("evidence-inference", "clinical evidence", ("document", "query"), evinf_labels, dict(train=["eraser_evinf/train.csv", "evinf/train.csv"], validation=["eraser_evinf/dev.csv", "evinf/dev.csv"], test=["eraser_evinf/test.csv", "evinf/test.csv"]),
-    "MIT", "https://evidence-inference.ebm-nlp.com", "", fixed=("query",))(read_evidence_inference)
+dataset("evidence-inference", "clinical evidence", _query, evinf_labels,
+    _named(dict(train="train", validation="dev", test="test"), "eraser_evinf/{}.csv", "evinf/{}.csv"),
+    "MIT", "https://evidence-inference.ebm-nlp.com", fixed=("query",))(read_evidence_inference)
 
-dataset("qed", "question answering", ("question", "paragraph"), (), dict(train=["qed/qed-train.jsonlines"], validation=["qed/qed-dev.jsonlines"]),
+dataset("qed", "question answering", ("question", "paragraph"), (),
+    _named(dict(train="train", validation="dev"), "qed/qed-{}.jsonlines"),
     "CC BY-SA 3.0", "https://github.com/google-research-datasets/QED", "train 7638, validation 1355")(read_qed);
 
 # %% ../nbs/02_data.ipynb #034f0b7a
-dataset("sst2", "sentiment", ("text",), sentiment_labels, dict(train=["sst2/train_full.tsv", "sst2/train.tsv", "SST-2/train.tsv"], validation=["sst2/dev.tsv", "SST-2/dev.tsv"], test=["sst2/test-labeled.tsv", "sst2/test.tsv", "SST-2/test.tsv"]),
-    "not stated", "https://gluebenchmark.com/tasks", "train 67349, validation 872, test 1821", hub=("stanfordnlp/sst2", None, _plain))(read_sentiment)
+dataset("sst2", "sentiment", ("text",), sentiment_labels,
+    dict(train=["sst2/train_full.tsv", "sst2/train.tsv", "SST-2/train.tsv"],
+         validation=["sst2/dev.tsv", "SST-2/dev.tsv"],
+         test=["sst2/test-labeled.tsv", "sst2/test.tsv", "SST-2/test.tsv"]),
+    "not stated", "https://gluebenchmark.com/tasks", "train 67349, validation 872, test 1821",
+    hub=("stanfordnlp/sst2", None, _plain))(read_sentiment)
 
-dataset("ag-news", "topic", ("text",), ag_labels, dict(train=[Files("ag_news/train.csv", header=("class", "title", "description")), Files("ag_news/dev_from_train.tsv", quote=True, header=("text", "label"))],
-    test=[Files("ag_news/test.csv", header=("class", "title", "description"))]),
-    "non-commercial", "http://groups.di.unipi.it/~gulli/AG_corpus_of_news_articles.html", "train 120000, test 7600", hub=("fancyzhx/ag_news", None, dict(train="train", test="test")))(read_ag_news)
+_ag_columns = ("class", "title", "description")
+dataset("ag-news", "topic", ("text",), ag_labels,
+    dict(train=[Files("ag_news/train.csv", header=_ag_columns),
+                Files("ag_news/dev_from_train.tsv", quote=True, header=("text", "label"))],
+         test=[Files("ag_news/test.csv", header=_ag_columns)]),
+    "non-commercial", "http://groups.di.unipi.it/~gulli/AG_corpus_of_news_articles.html", "train 120000, test 7600",
+    hub=("fancyzhx/ag_news", None, dict(train="train", test="test")))(read_ag_news)
 
-dataset("imdb", "sentiment", ("text",), sentiment_labels, {s: [Files(f"imdb/imdb_{s}*.csv"), Files(f"aclImdb/{s}/[np][eo][gs]/*.txt", "whole")] for s in ("train", "test")},
-    "not stated", "https://ai.stanford.edu/~amaas/data/sentiment/", "train 25000, test 25000", hub=("stanfordnlp/imdb", None, dict(train="train", test="test")))(read_sentiment)
+dataset("imdb", "sentiment", ("text",), sentiment_labels,
+    {s: [Files(f"imdb/imdb_{s}*.csv"), Files(f"aclImdb/{s}/[np][eo][gs]/*.txt", "whole")] for s in ("train", "test")},
+    "not stated", "https://ai.stanford.edu/~amaas/data/sentiment/", "train 25000, test 25000",
+    hub=("stanfordnlp/imdb", None, dict(train="train", test="test")))(read_sentiment)
 
-dataset("imdb-cad", "sentiment", ("text",), sentiment_labels, {s: [Files(f"imdb_cad_orig/{f}.tsv", quote=True)] for s, f in (("train", "train"), ("validation", "dev"), ("test", "test"))},
-    "Apache-2.0", "https://github.com/acmi-lab/counterfactually-augmented-data", "train 1707, validation 245, test 488",
+dataset("imdb-cad", "sentiment", ("text",), sentiment_labels,
+    {s: [Files(f"imdb_cad_orig/{f}.tsv", quote=True)] for s, f in _cad_files.items()},
+    "Apache-2.0", "https://github.com/acmi-lab/counterfactually-augmented-data",
+    "train 1707, validation 245, test 488",
     note="the originals come from the train half of IMDb: a model trained there has seen them")(read_sentiment)
 
 dataset("demo-nli", _nli, _pair, nli_labels, dict(test=["demo/demo_nli.jsonl"]), "CC BY 4.0", "bundled")(read_demo)
-dataset("demo-xnli", _nli, _pair, nli_labels, dict(test=["demo/demo_xnli_{lang}.jsonl"]), "CC BY 4.0", "bundled", languages=our_languages)(read_demo)
+dataset("demo-xnli", _nli, _pair, nli_labels, dict(test=["demo/demo_xnli_{lang}.jsonl"]), "CC BY 4.0", "bundled",
+    languages=our_languages)(read_demo);
 
+# %% ../nbs/02_data.ipynb #00c72c7f
 def generate_controlled(name, n, seed, lang, split, **options):
     "A controlled corpus, generated now"
     for room in ("xfeval.controlled", "xfeval.controlled_more"):
         if importlib.util.find_spec(room): importlib.import_module(room)
-    return importlib.import_module("xfeval.controlled").generate(name, 100 if n is None else n, 0 if seed is None else seed, lang, split, **options)
+    generate = importlib.import_module("xfeval.controlled").generate
+    return generate(name, 100 if n is None else n, 0 if seed is None else seed, lang, split, **options)
 
-for _name, _task, _parts, _labels, _languages, _fixed in (
-    ("nli", _nli, _pair, nli_labels, ("en",), ()), ("xnli", _nli, _pair, nli_labels, our_languages, ()), ("fever", "fact checking", ("evidence", "claim"), fever_labels, ("en",), ()),
-    ("sentiment", "sentiment", ("text",), sentiment_labels, ("en",), ()), ("topic", "topic", ("text",), ("world", "sports", "business", "science"), ("en",), ()),
-    ("mrc", "reading comprehension", ("document", "query"), ("false", "true"), ("en",), ("query",)), ("evinf", "clinical evidence", ("document", "query"), evinf_labels, ("en",), ("query",)),
-    ("qa", "question answering", ("question", "paragraph"), (), ("en",), ())):
-    dataset(f"controlled-{_name}", _task, _parts, _labels, dict.fromkeys(("train", "validation", "test", *(("test_unseen",) if _name in ("nli", "xnli", "fever") else ())), []), "Apache-2.0", "generated", "unlimited", _languages, fixed=_fixed)(generate_controlled)
+def _controlled(name, task, parts, labels, languages=("en",), fixed=(), unseen=False):
+    "Register a controlled corpus; `unseen`: it has a split of combinations that training never shows"
+    splits = ("train", "validation", "test") + (("test_unseen",) if unseen else ())
+    dataset(name, task, parts, labels, dict.fromkeys(splits, []), "Apache-2.0", "generated", "unlimited", languages,
+            fixed=fixed)(generate_controlled)
+
+_controlled("controlled-nli", _nli, _pair, nli_labels, unseen=True)
+_controlled("controlled-xnli", _nli, _pair, nli_labels, our_languages, unseen=True)
+_controlled("controlled-fever", "fact checking", _claim, fever_labels, unseen=True)
+_controlled("controlled-sentiment", "sentiment", ("text",), sentiment_labels)
+_controlled("controlled-topic", "topic", ("text",), ("world", "sports", "business", "science"))
+_controlled("controlled-mrc", "reading comprehension", _query, ("false", "true"), fixed=("query",))
+_controlled("controlled-evinf", "clinical evidence", _query, evinf_labels, fixed=("query",))
+_controlled("controlled-qa", "question answering", ("question", "paragraph"), ())
 
 # %% ../nbs/02_data.ipynb #cdd2c9db
-def _shorter(pattern): # a/b/c -> a/b/c, b/c, c; but never a bare *.txt, which would match anything
+def _shorter(pattern):
+    "a/b/c -> a/b/c, b/c, c; but never a bare *.txt, which would match anything"
     bits = pattern.split("/")
     return ["/".join(bits[i:]) for i in range(len(bits)) if i == 0 or bits[i][0] not in "*["]
 
-def find_files(name:str, split:str, lang:str="en", path=None) -> list: # of (file, Files)
+def _root(info, path):
+    "The folder or file in which a dataset is looked for"
+    if path is not None: return Path(path).expanduser()
+    return bundled() if info["source"] == "bundled" else data_root()
+
+def _way_of(file, ways, lang):
+    "How a single file is read: as the pattern says that its name fits, else as its ending says"
+    same = [w for w in ways if Path(w.pattern).suffix == file.suffix] or [Files(file.name)]
+    return next((w for w in same if file.match(w.pattern.format(lang=lang).split("/")[-1])), same[0])
+
+def find_files(name:str,      # a registered dataset
+               split:str,     # its part
+               lang:str="en", # language
+               path=None,     # folder or file; default the bundled data or XFEVAL_DATA
+              ) -> list: # of (file, Files)
     "The files of one split of a dataset, and how to read them"
-    info = datasets.info(name); ways = info["files"][split]
-    root = Path(path).expanduser() if path is not None else bundled() if info["source"] == "bundled" else data_root()
+    info = datasets.info(name)
+    ways, root = info["files"][split], _root(info, path)
     if root is None or not root.exists(): return []
-    if root.is_file():
-        same = [w for w in ways if Path(w.pattern).suffix == root.suffix] or [Files(root.name)]
-        return [(root, next((w for w in same if root.match(w.pattern.format(lang=lang).split("/")[-1])), same[0]))]
+    if root.is_file(): return [(root, _way_of(root, ways, lang))]
     for w in ways:
-        for pattern in _shorter(w.pattern.format(lang=lang)) if path is not None else [w.pattern.format(lang=lang)]:
-            if found := sorted(p for p in root.glob(pattern) if p.is_file()): return [(p, w) for p in found]
+        pattern = w.pattern.format(lang=lang)
+        for p in _shorter(pattern) if path is not None else [pattern]:
+            found = sorted(f for f in root.glob(p) if f.is_file())
+            if found: return [(f, w) for f in found]
     return []
 
 def _missing(name, split, lang, path):
+    "The error that says what was looked for, where, and how to get it"
     info = datasets.info(name)
-    root = path if path is not None else bundled() if info["source"] == "bundled" else data_root()
+    root = path if path is not None else _root(info, path)
     where = f"in {root}" if root is not None else "nowhere: XFEVAL_DATA is not set"
+    patterns = " or ".join(w.pattern.format(lang=lang) for w in info["files"][split])
     have = [s for s in info["files"] if s != split and find_files(name, s, lang, path)]
-    return ValueError(f"{name} ({split}, {lang}) was not found. Looked {where} for {' or '.join(w.pattern.format(lang=lang) for w in info['files'][split])}. "
-                      + (f"Of this dataset there is only {', '.join(have)}. " if have else "")
-                      + f"Get it from {info['source']} and put it there, or pass path= (a folder or a file), or set XFEVAL_DATA"
-                      + (f", or pass hub=True to fetch {info['hub'][0]} from the hub" if info["hub"] else "") + ".")
+    only = f"Of this dataset there is only {', '.join(have)}. " if have else ""
+    hub = f", or pass hub=True to fetch {info['hub'][0]} from the hub" if info["hub"] else ""
+    return ValueError(f"{name} ({split}, {lang}) was not found. Looked {where} for {patterns}. {only}"
+                      f"Get it from {info['source']} and put it there, or pass path= (a folder or a file), "
+                      f"or set XFEVAL_DATA{hub}.")
 
+# %% ../nbs/02_data.ipynb #40e18843
 def _file_rows(found, src):
+    "The rows of several files, numbered through; a file that cannot be read at all counts as one bad row"
     index = 0
     for p, w in found:
         try: rows = read_rows(p, w.kind, w.quote, w.header)
@@ -215,25 +334,37 @@ def _file_rows(found, src):
             src.skipped.append((p.name, 1, str(e).removeprefix(f"{p.name}, line 1: ")))
 
 def _hub_rows(name, split, lang):
+    "The rows of a dataset on the hub"
     info = datasets.info(name)
     if not info["hub"]: raise ValueError(f"{name} is not read from the hub: get it from {info['source']}")
-    hub_id, config, splits = info["hub"]; config = config and config.format(lang=lang)
+    hub_id, config, splits = info["hub"]
     check_choice(split, splits, f"split of {name} on the hub")
-    if importlib.util.find_spec("datasets") is None: raise ValueError("hub=True needs the package datasets: pip install datasets")
-    try: table = importlib.import_module("datasets").load_dataset(hub_id, *([config] if config else []), split=splits[split])
+    if importlib.util.find_spec("datasets") is None:
+        raise ValueError("hub=True needs the package datasets: pip install datasets")
+    load = importlib.import_module("datasets").load_dataset
+    configs = [config.format(lang=lang)] if config else []
+    try: table = load(hub_id, *configs, split=splits[split])
     except OSError as e: raise ValueError(f"could not fetch {hub_id} ({splits[split]}) from the hub: {e}") from e
     for i, data in enumerate(table): yield Row(f"hub:{hub_id}", i+1, dict(data), "", i)
 
 # %% ../nbs/02_data.ipynb #eb3baad0
 def reader_options(name) -> dict: # option -> default
     "The options the reader of a dataset understands"
-    return {k: p.default for k, p in inspect.signature(datasets[name]).parameters.items() if p.default is not p.empty}
+    parameters = inspect.signature(datasets[name]).parameters
+    return {k: p.default for k, p in parameters.items() if p.default is not p.empty}
 
-def _unique(items): # a second x becomes x~2
+def _unique(items):
+    "Instances with ids of their own: a second x becomes x~2"
     seen = Counter()
     for x in items:
         seen[x.id] += 1
         yield x if seen[x.id] == 1 else x.replace(id=f"{x.id}~{seen[x.id]}")
+
+def _first_problem(src, files):
+    "The first bad row, for the message that nothing could be read"
+    if not src.skipped: return ""
+    file, line, reason = src.skipped[0]
+    return f"; the first problem is {f'in {file}, ' if files else 'on '}line {line}: {reason}"
 
 def load_data(name:str,           # a name of `list_datasets`
               split:str="test",   # train, validation (dev, val), test ...
@@ -249,66 +380,162 @@ def load_data(name:str,           # a name of `list_datasets`
     fn, info = datasets[name], datasets.info(name)
     split = check_choice(split_aliases.get(split, split), info["files"], f"split of {name}")
     check_choice(lang, info["languages"], f"language of {name}")
-    if n is not None: Dataset().sample(n)
+    if n is not None: _check_size(n)
     if info["source"] == "generated":
         if path is not None or hub: raise ValueError(f"{name} is generated: it has no path and is not on the hub")
         return Dataset(fn(name, n, seed, lang, split, **options), name, split, lang, info["labels"] or None)
     for o in options: check_choice(o, reader_options(name), f"option of {name}")
-    found = [] if hub else find_files(name, split, lang, path) or _english_demo(name, lang, path)
-    if not hub and not found: raise _missing(name, split, lang, path)
     src = Source(name, split, lang, info["labels"], strict, hub)
-    read = _unique(build(fn, _hub_rows(name, split, lang) if hub else _file_rows(found, src), src, info["group"], **options))
-    items = list(itertools.islice(read, n) if seed is None else read)
-    if name == "demo-xnli" and not hub: items = _translated(items, found)
-    where = [p.name for p, _ in found] or [f"hub:{info['hub'][0]}"]
-    if not items: raise ValueError(f"{name} ({split}, {lang}): no usable row in {', '.join(where)}" + (f"; the first problem is in {src.skipped[0][0]}, line {src.skipped[0][1]}: {src.skipped[0][2]}" if src.skipped else ""))
-    names = info["labels"] if {x.label for x in items} - {None} <= set(info["labels"]) else None
-    return Dataset(items, name, split, lang, names, src.skipped, src.dropped, where).sample(n, seed)
+    return _read_dataset(fn, info, src, n, seed, path, options)
 
-def _english_demo(name, lang, path): # English of demo-xnli is the translated part of demo-nli
+# %% ../nbs/02_data.ipynb #9c709a22
+def _read_dataset(fn, info, src, n, seed, path, options):
+    "The instances of a dataset that lies in files or on the hub"
+    name, split, lang = src.name, src.split, src.lang
+    found = [] if src.hub else find_files(name, split, lang, path) or _english_demo(name, lang, path)
+    if not src.hub and not found: raise _missing(name, split, lang, path)
+    rows = _hub_rows(name, split, lang) if src.hub else _file_rows(found, src)
+    read = _unique(build(fn, rows, src, info["group"], **options))
+    items = list(itertools.islice(read, n) if seed is None else read)
+    if name == "demo-xnli" and not src.hub: items = _translated(items, found)
+    where = [p.name for p, _ in found] or [f"hub:{info['hub'][0]}"]
+    if not items:
+        raise ValueError(f"{name} ({split}, {lang}): no usable row in {', '.join(where)}{_first_problem(src, True)}")
+    known = {x.label for x in items} - {None} <= set(info["labels"])
+    labels = info["labels"] if known else None
+    return Dataset(items, name, split, lang, labels, src.skipped, src.dropped, where).sample(n, seed)
+
+def _english_demo(name, lang, path):
+    "English of demo-xnli is the translated part of demo-nli"
     return find_files("demo-nli", "test", "en", path) if name == "demo-xnli" and lang == "en" else []
 
 def _translated(items, found):
-    if found[0][0].name != "demo_nli.jsonl": return items
-    ids = {str(r.data.get("id")) for p in found[0][0].parent.glob("demo_xnli_*.jsonl") for r in read_rows(p)}
+    "Those English instances that exist in another language"
+    file = found[0][0]
+    if file.name != "demo_nli.jsonl": return items
+    ids = {str(r.data.get("id")) for p in file.parent.glob("demo_xnli_*.jsonl") for r in read_rows(p)}
     return [x for x in items if x.id in ids]
 
 # %% ../nbs/02_data.ipynb #36e7b3a4
+def _found_splits(name, info, lang, path):
+    "The splits of a dataset that exist"
+    if info["source"] == "generated": return list(info["files"])
+    if info["source"] != "bundled": return [s for s in info["files"] if find_files(name, s, lang, path)]
+    return [s for s in info["files"] if find_files(name, s, lang) or _english_demo(name, lang, None)]
+
+def _description(name, path):
+    "One line of `list_datasets`"
+    info = datasets.info(name)
+    made = info["source"] == "generated"
+    lang = "en" if "en" in info["languages"] else info["languages"][0]
+    patterns = dict.fromkeys(w.pattern for ways in info["files"].values() for w in ways)
+    root = bundled() if info["source"] == "bundled" else path or data_root() or "XFEVAL_DATA is not set"
+    options = {} if made else reader_options(name)
+    return dict(name=name, task=info["task"], parts=" + ".join(info["parts"]), fixed=" ".join(info["fixed"]),
+                labels=", ".join(info["labels"]), splits=", ".join(info["files"]), size=info["sizes"],
+                languages=" ".join(info["languages"]), licence=info["licence"], source=info["source"],
+                hub=info["hub"][0] if info["hub"] else "",
+                options=", ".join(f"{k}={v!r}" for k, v in options.items()),
+                looked_for="; ".join(patterns), looked_in="" if made else str(root),
+                found=", ".join(_found_splits(name, info, lang, path)), reader=datasets[name].__name__,
+                note=info["note"])
+
 def list_datasets(path=None, # the folder of datasets; default XFEVAL_DATA
                  ) -> pd.DataFrame: # one row per dataset
     "All datasets, with where they were looked for and what was found"
-    rows = []
-    for name in datasets:
-        info = datasets.info(name); made = info["source"] == "generated"
-        where = "" if made else str(bundled() if info["source"] == "bundled" else path or data_root() or "XFEVAL_DATA is not set")
-        lang = "en" if "en" in info["languages"] else info["languages"][0]
-        found = list(info["files"]) if made else [s for s in info["files"] if find_files(name, s, lang, None if info["source"] == "bundled" else path) or (info["source"] == "bundled" and _english_demo(name, lang, None))]
-        rows.append(dict(name=name, task=info["task"], parts=" + ".join(info["parts"]), fixed=" ".join(info["fixed"]), labels=", ".join(info["labels"]), splits=", ".join(info["files"]), size=info["sizes"], languages=" ".join(info["languages"]),
-                         licence=info["licence"], source=info["source"], hub=info["hub"][0] if info["hub"] else "", options="" if made else ", ".join(f"{k}={v!r}" for k, v in reader_options(name).items()),
-                         looked_for="" if made else "; ".join(dict.fromkeys(w.pattern for ws in info["files"].values() for w in ws)), looked_in=where, found=", ".join(found), reader=datasets[name].__name__, note=info["note"]))
-    return pd.DataFrame(rows)
+    return pd.DataFrame([_description(name, path) for name in datasets])
 
 # %% ../nbs/02_data.ipynb #be55dc4c
-def _cell(v): # lists written as text
+def _cell(v):
+    "A cell, with lists that are written as text"
     try: return json.loads(v) if isinstance(v, str) else v
     except ValueError: return v
 
-def _highlight(value, text, way):
-    "Character ranges of one highlight cell, or None where it is empty"
-    if value is None or (isinstance(value, float) and value != value) or (isinstance(value, str) and not value.strip()): return None
-    if way == "marks":
-        ranges = marked_ranges(str(value), text)
-        if ranges is None: raise ValueError(f"the highlights are not the text with marks: {value!r:.60}")
-        return ranges
-    value = _cell(value)
-    if not isinstance(value, (list, tuple)): raise ValueError(f"highlights must be a list, got {value!r:.60}")
-    if way == "characters":
-        if not all(isinstance(v, (list, tuple)) and len(v) == 2 for v in value): raise ValueError(f"highlights must be a list of [start, end], got {value!r:.60}")
-        return [check_range(text, s, e) for s, e in value]
+def _marks(value, text):
+    "Character ranges of `*marks*`"
+    ranges = marked_ranges(str(value), text)
+    if ranges is None: raise ValueError(f"the highlights are not the text with marks: {value!r:.60}")
+    return ranges
+
+def _characters(value, text):
+    "Character ranges of a list of [start, end]"
+    if not all(isinstance(v, (list, tuple)) and len(v) == 2 for v in value):
+        raise ValueError(f"highlights must be a list of [start, end], got {value!r:.60}")
+    return [check_range(text, s, e) for s, e in value]
+
+def _chunks(value, text):
+    "Character ranges of white-space words given by number"
     chunks = space_words(text)
     for v in value:
-        if not isinstance(v, int) or not 0 <= v < len(chunks): raise ValueError(f"highlighted word {v!r} is outside the {len(chunks)} words of {text[:40]!r}")
+        if not isinstance(v, int) or not 0 <= v < len(chunks):
+            raise ValueError(f"highlighted word {v!r} is outside the {len(chunks)} words of {text[:40]!r}")
     return [chunks[v] for v in value]
+
+def _highlight(value, text, way):
+    "Character ranges of one highlight cell, or None where it is empty"
+    if _blank(value): return None
+    if way == "marks": return _marks(value, text)
+    value = _cell(value)
+    if not isinstance(value, (list, tuple)): raise ValueError(f"highlights must be a list, got {value!r:.60}")
+    return _characters(value, text) if way == "characters" else _chunks(value, text)
+
+# %% ../nbs/02_data.ipynb #d1930e8c
+@dataclass
+class _Table:
+    "What the columns of a table mean"
+    texts: list       # columns of the parts
+    label: str|None   # column of the class
+    id: str|None      # column of the id
+    lang: str         # a language, or the column that has it
+    marks: list       # columns of the highlights
+    way: str          # how highlights are written
+    names: dict       # spelling in lower case -> class name
+    fixed: tuple      # parts that are never explained
+
+    def read(self, row, src):
+        "The instance of one row"
+        texts = [row.text(c) for c in self.texts]
+        lang = row.text(self.lang) if self.lang in row.data else self.lang
+        offsets = [split_words(t, lang) for t in texts]
+        label = None if self.label is None else self.class_of(src, row, row.get(self.label))
+        known = self.id and row.get(self.id) is not None
+        id = src.id(row, self.id) if known else src.id(row)
+        return Instance(texts, offsets, label, lang, id, self.gold(row, texts, offsets), fixed=self.fixed)
+
+    def gold(self, row, texts, offsets):
+        "The highlighted words, or None where no part has highlights"
+        tokens, annotated, first = set(), False, 0
+        for text, offs, column in zip(texts, offsets, self.marks):
+            ranges = _highlight(row.get(column), text, self.way)
+            annotated |= ranges is not None
+            tokens.update(first + w for w in words_in(offs, ranges or []))
+            first += len(offs)
+        return Gold(tokens=tokens) if annotated else None
+
+    def class_of(self, src, row, value):
+        "The class name of a row; a number needs names"
+        if self.names: return read_label(src, row, value, self.names)
+        if _blank(value): raise ValueError("the label is empty")
+        if isinstance(value, (int, float)) or isinstance(value, str) and value.strip().lstrip("-").isdigit():
+            raise ValueError(f"label {value!r} is a number: pass labels=[...] with the names of the classes in order")
+        if not isinstance(value, str): raise ValueError(f"label {value!r} is not a class name")
+        return value.strip()
+
+# %% ../nbs/02_data.ipynb #e044b3f7
+def _table_rows(source, quote):
+    "The rows of a DataFrame or file, and its name"
+    if isinstance(source, pd.DataFrame):
+        records = source.to_dict("records")
+        return [Row("DataFrame", i+1, d, "", i) for i, d in enumerate(records)], "DataFrame"
+    if not Path(source).is_file():
+        raise ValueError(f"no file {str(source)!r}: load_table takes a DataFrame or a {', '.join(endings)} file")
+    return read_rows(source, quote=quote), Path(source).name
+
+def _class_names(labels):
+    "The class names in order, and every spelling of them"
+    named = dict(enumerate(labels)) if isinstance(labels, (list, tuple)) else dict(labels or {})
+    spellings = {str(k).strip().lower(): v for k, v in named.items()} | {v.lower(): v for v in named.values()}
+    return tuple(dict.fromkeys(named.values())), spellings
 
 def load_table(source,           # a DataFrame, or a CSV, TSV, JSON or JSON lines file
                part1:str,        # column of the (first) text
@@ -317,7 +544,7 @@ def load_table(source,           # a DataFrame, or a CSV, TSV, JSON or JSON line
                id:str=None,      # column of the id
                lang:str="en",    # a language, or the column that has it
                highlights=None,  # column of the highlights, one for each part
-               highlight_format:str="marks", # marks, characters ([[start, end], ...]) or words ([3, 4], white-space words from 0)
+               highlight_format:str="marks", # marks, characters ([[start, end], ...]) or words (their numbers, [3, 4])
                quote:bool=True,  # are cells of a CSV or TSV file quoted with `"` where needed?
                labels=None,      # class names: a list in the order of the class numbers, or a dict
                fixed=(),         # parts that are never explained, e.g. (1,)
@@ -330,34 +557,15 @@ def load_table(source,           # a DataFrame, or a CSV, TSV, JSON or JSON line
     check_choice(highlight_format, ("marks", "characters", "words"), "highlight_format")
     texts = [c for c in (part1, part2) if c is not None]
     marks = [highlights] if isinstance(highlights, str) else list(highlights or [])
-    if marks and len(marks) != len(texts): raise ValueError(f"{len(texts)} parts need {len(texts)} columns of highlights, got {marks!r}")
-    if isinstance(source, pd.DataFrame): rows, file = [Row("DataFrame", i+1, d, "", i) for i, d in enumerate(source.to_dict("records"))], "DataFrame"
-    elif not Path(source).is_file(): raise ValueError(f"no file {str(source)!r}: load_table takes a DataFrame or a {', '.join(endings)} file")
-    else: rows, file = read_rows(source, quote=quote), Path(source).name
-    named = dict(enumerate(labels)) if isinstance(labels, (list, tuple)) else dict(labels or {})
-    names = {str(k).strip().lower(): v for k, v in named.items()} | {v.lower(): v for v in named.values()}
+    if marks and len(marks) != len(texts):
+        raise ValueError(f"{len(texts)} parts need {len(texts)} columns of highlights, got {marks!r}")
+    rows, file = _table_rows(source, quote)
+    classes, spellings = _class_names(labels)
+    table = _Table(texts, label, id, lang, marks, highlight_format, spellings, fixed)
     src = Source(name or Path(file).stem, "", lang, strict=strict)
-    reader = lambda row, src: _table_row(row, src, texts, label, id, lang, marks, highlight_format, names, fixed)
-    items = list(_unique(build(reader, rows, src)))
-    if not items: raise ValueError(f"no usable row in {file}" + (f"; the first problem is on line {src.skipped[0][1]}: {src.skipped[0][2]}" if src.skipped else ""))
-    return Dataset(items, src.name, "", lang, tuple(dict.fromkeys(named.values())) or None, src.skipped, src.dropped, [file]).sample(n, seed)
-
-def _table_row(row, src, columns, label, id, lang, marks, way, names, fixed):
-    texts = [row.text(c) for c in columns]; code = row.text(lang) if lang in row.data else lang
-    offsets, tokens, annotated, shift = [split_words(t, code) for t in texts], set(), False, 0
-    for t, o, c in zip(texts, offsets, marks):
-        ranges = _highlight(row.get(c), t, way)
-        if ranges is not None: annotated = True; tokens |= {w + shift for w in words_in(o, ranges)}
-        shift += len(o)
-    y = None if label is None else _table_label(src, row, row.get(label), names)
-    return Instance(texts, offsets, y, code, src.id(row, id) if id and row.get(id) is not None else src.id(row), Gold(tokens=tokens) if annotated else None, fixed=fixed)
-
-def _table_label(src, row, value, names):
-    if names: return read_label(src, row, value, names)
-    if value is None or value != value or not str(value).strip(): raise ValueError("the label is empty")
-    if isinstance(value, (int, float)) or isinstance(value, str) and value.strip().lstrip("-").isdigit(): raise ValueError(f"label {value!r} is a number: pass labels=[...] with the names of the classes in order")
-    if not isinstance(value, str): raise ValueError(f"label {value!r} is not a class name")
-    return value.strip()
+    items = list(_unique(build(table.read, rows, src)))
+    if not items: raise ValueError(f"no usable row in {file}{_first_problem(src, False)}")
+    return Dataset(items, src.name, "", lang, classes or None, src.skipped, src.dropped, [file]).sample(n, seed)
 
 # %% ../nbs/02_data.ipynb #73fd4a9a
 def join_highlights(data,   # instances that keep everything but their gold words
@@ -380,8 +588,11 @@ def load_alignments(lang:str,        # the other language
                     path=None,       # the folder of datasets, or of XL-WA; default XFEVAL_DATA
                    ) -> list: # (English words, other words, set of (i, j))
     "Sentence pairs of XL-WA with gold word links"
-    check_choice(lang, alignment_languages, "language of XL-WA"); check_choice(split, ("dev", "train", "test"), "split of XL-WA")
+    check_choice(lang, alignment_languages, "language of XL-WA")
+    check_choice(split, ("dev", "train", "test"), "split of XL-WA")
     root = Path(path).expanduser() if path is not None else data_root()
-    for pattern in _shorter(f"word_align/xl_wa/data/{lang}/{split}.tsv"):
+    file = f"word_align/xl_wa/data/{lang}/{split}.tsv"
+    for pattern in _shorter(file):
         if root is not None and (root/pattern).is_file(): return read_alignments(root/pattern)
-    raise ValueError(f"XL-WA ({lang}, {split}) was not found. Looked in {root or 'XFEVAL_DATA, which is not set,'} for word_align/xl_wa/data/{lang}/{split}.tsv. Get it from https://github.com/SapienzaNLP/XL-WA.")
+    raise ValueError(f"XL-WA ({lang}, {split}) was not found. Looked in {root or 'XFEVAL_DATA, which is not set,'} "
+                     f"for {file}. Get it from https://github.com/SapienzaNLP/XL-WA.")

@@ -14,159 +14,260 @@ from collections import Counter
 from pathlib import Path
 
 from .core import Gold, Instance, check_choice, split_words
-from .rows import (Dropped, Row, Source, build, check_range, decode, encoding_error, fever_labels, fever_names, marked_ranges, nli_labels, nli_names, read_label,
-                         read_rows, sentiment_names, space_words, vote, words_in)
+from .rows import (Dropped, Row, Source, build, check_range, decode, encoding_error, fever_labels, fever_names,
+                         marked_ranges, nli_labels, nli_names, read_label, read_rows, sentiment_names, space_words,
+                         vote, words_in)
 
 # %% ../nbs/01a_readers.ipynb #8fb19e8f
-_part1, _part2 = ("sentence1", "premise", "sentence_A", "Sentence1"), ("sentence2", "hypothesis", "sentence_B", "Sentence2")
+_part1 = ("sentence1", "premise", "sentence_A", "Sentence1")
+_part2 = ("sentence2", "hypothesis", "sentence_B", "Sentence2")
+
+def _labelled_pair(row, src, lang, label, *ids):
+    "Premise, hypothesis, label and, where there is one, genre"
+    label = read_label(src, row, row.get(*label), nli_names)
+    meta = {k: row.data[k] for k in ("genre",) if row.has(k)}
+    return Instance.from_text((row.text(*_part1), row.text(*_part2)), label, lang, src.id(row, *ids), meta=meta)
 
 def read_nli(row, src):
     "Premise, hypothesis and label in columns (SNLI, MultiNLI, SICK, counterfactual NLI)"
-    label = read_label(src, row, row.get("gold_label", "label", "similarity", "entailment_judgment"), nli_names)
-    meta = {k: row.data[k] for k in ("genre",) if row.has(k)}
-    return Instance.from_text((row.text(*_part1), row.text(*_part2)), label, "en", src.id(row, "pairID", "pair_ID", "uid"), meta=meta)
+    label = ("gold_label", "label", "similarity", "entailment_judgment")
+    return _labelled_pair(row, src, "en", label, "pairID", "pair_ID", "uid")
 
 # %% ../nbs/01a_readers.ipynb #0817a767
 def read_xnli(row, src):
     "XNLI: one file per language, or all languages in one with a `language` column"
     if row.has("language") and row.get("language") != src.lang: return None
-    label = read_label(src, row, row.get("gold_label", "label"), nli_names)
-    meta = {k: row.data[k] for k in ("genre",) if row.has(k)}
-    return Instance.from_text((row.text(*_part1), row.text(*_part2)), label, src.lang, src.id(row, "pairID", "id"), meta=meta)
+    return _labelled_pair(row, src, src.lang, ("gold_label", "label"), "pairID", "id")
 
 # %% ../nbs/01a_readers.ipynb #6fc490a7
-def _fever_names(classes): # how the classes are called
-    return fever_names if check_choice(classes, ("fever", "nli"), "classes") == "fever" else {k: nli_labels[fever_labels.index(v)] for k, v in fever_names.items()}
+def _fever_names(classes):
+    "How the classes of FEVER are called: by its own names or by those of NLI"
+    check_choice(classes, ("fever", "nli"), "classes")
+    if classes == "fever": return fever_names
+    return {spelling: nli_labels[fever_labels.index(name)] for spelling, name in fever_names.items()}
+
+def _evidence(row):
+    "The sentences of the evidence as one text, and the pages they come from"
+    evidence, meta = row.get("evidence", "evidence_sentence"), {}
+    if isinstance(evidence, list) and evidence:
+        for e in evidence:
+            if not isinstance(e, (list, tuple)) or len(e) != 3 or not isinstance(e[2], str):
+                raise ValueError(f"evidence must be a list of [page, line, sentence], got {evidence!r:.80}")
+        meta = dict(pages=[str(page) for page, _, _ in evidence])
+        evidence = " ".join(sentence.strip() for _, _, sentence in evidence)
+    if not isinstance(evidence, str) or not evidence.strip(): raise ValueError("the evidence is empty")
+    return evidence, meta
 
 def read_fever(row, src,
                classes:str="fever", # names of the classes: fever (supports, ...) or nli (entailment, ...)
               ):
     "Claim and gold evidence (`copenlu/fever_gold_evidence`, FEVER-symmetric)"
-    evidence, meta = row.get("evidence", "evidence_sentence"), {}
-    if isinstance(evidence, list):
-        if not evidence: raise ValueError("the evidence is empty")
-        if not all(isinstance(e, (list, tuple)) and len(e) == 3 and isinstance(e[2], str) for e in evidence): raise ValueError(f"evidence must be a list of [page, line, sentence], got {evidence!r:.80}")
-        meta, evidence = dict(pages=[str(e[0]) for e in evidence]), " ".join(e[2].strip() for e in evidence)
-    if not isinstance(evidence, str) or not evidence.strip(): raise ValueError("the evidence is empty")
+    evidence, meta = _evidence(row)
     label = read_label(src, row, row.get("label", "gold_label"), _fever_names(classes))
     return Instance.from_text((evidence, row.text("claim")), label, "en", src.id(row, "id"), meta=meta)
 
 # %% ../nbs/01a_readers.ipynb #c2f5cfb7
-def _numbers(cell, text): # character ranges of the white-space words whose numbers a cell lists
+def _numbers(cell, text):
+    "Character ranges of the white-space words whose numbers a cell lists"
     cell = str(cell).strip().strip("{}")
     try: wanted = [int(v) for v in cell.split(",") if v.strip()]
     except ValueError: raise ValueError(f"highlight index field {cell!r} is not a list of word numbers") from None
     chunks = space_words(text)
     for w in wanted:
-        if not 0 <= w < len(chunks): raise ValueError(f"highlight index {w} is outside the {len(chunks)} words of {text[:40]!r}")
+        if not 0 <= w < len(chunks):
+            raise ValueError(f"highlight index {w} is outside the {len(chunks)} words of {text[:40]!r}")
     return [chunks[w] for w in wanted]
+
+def _numbered(offsets, ranges):
+    "Word numbers, counted through the parts, of the character ranges in each part"
+    out, first = set(), 0
+    for offs, found in zip(offsets, ranges):
+        out.update(first + w for w in words_in(offs, found))
+        first += len(offs)
+    return out
 
 def _absent(v): return v is None or str(v).strip() in ("", "NA", "nan")
 
-def _esnli_annotator(row, k, texts, offsets): # the word indices one annotator highlighted, or None
-    if _absent(row.data.get(f"Sentence1_marked_{k}")) and _absent(row.data.get(f"Sentence2_marked_{k}")): return None
-    out, shift = set(), 0
-    for i, (text, offs) in enumerate(zip(texts, offsets), 1):
-        marked = row.data.get(f"Sentence{i}_marked_{k}")
-        ranges = None if _absent(marked) else marked_ranges(marked, text)
-        if ranges is None:
-            if _absent(row.data.get(f"Sentence{i}_Highlighted_{k}")): raise ValueError(f"annotator {k}: the marked sentence {i} is not the sentence, and there is no index field: {marked!r:.60}")
-            ranges = _numbers(row.get(f"Sentence{i}_Highlighted_{k}"), text)
-        out |= {w + shift for w in words_in(offs, ranges)}; shift += len(offs)
-    return out
+def _esnli_ranges(row, i, k, text):
+    "What annotator `k` highlighted in sentence `i`: the marks, or the numbers where the marked copy differs"
+    marked, numbers = row.data.get(f"Sentence{i}_marked_{k}"), row.data.get(f"Sentence{i}_Highlighted_{k}")
+    ranges = None if _absent(marked) else marked_ranges(marked, text)
+    if ranges is not None: return ranges
+    if _absent(numbers):
+        raise ValueError(f"annotator {k}: the marked sentence {i} is not the sentence, "
+                         f"and there is no index field: {marked!r:.60}")
+    return _numbers(numbers, text)
 
+def _esnli_annotator(row, k, texts, offsets):
+    "The word numbers that one annotator highlighted, or None where there was no such annotator"
+    if all(_absent(row.data.get(f"Sentence{i}_marked_{k}")) for i in (1, 2)): return None
+    return _numbered(offsets, [_esnli_ranges(row, i, k, t) for i, t in enumerate(texts, 1)])
+
+# %% ../nbs/01a_readers.ipynb #86437de6
 def read_esnli(row, src,
                highlights:str="majority", # which words several annotators make gold: majority, any, all, first
               ):
     "e-SNLI: `*` marks and index fields of up to three annotators"
     label = read_label(src, row, row.get("gold_label"), nli_names)
-    texts = row.text("Sentence1"), row.text("Sentence2"); row.get("Sentence1_marked_1"); row.get("Sentence2_marked_1")
+    texts = row.text("Sentence1"), row.text("Sentence2")
+    for i in (1, 2): row.get(f"Sentence{i}_marked_1") # a release without marks is refused
     offsets = [split_words(t) for t in texts]
-    people = [p for k in (1, 2, 3) if (p := _esnli_annotator(row, k, texts, offsets)) is not None]
-    why = [row.data[f"Explanation_{k}"] for k in (1, 2, 3) if not _absent(row.data.get(f"Explanation_{k}"))]
+    people = [_esnli_annotator(row, k, texts, offsets) for k in (1, 2, 3)]
+    people = [p for p in people if p is not None]
+    why = [row.data.get(f"Explanation_{k}") for k in (1, 2, 3)]
     gold = Gold(tokens=vote(people, highlights)) if people else None
-    return Instance(texts, offsets, label, "en", src.id(row, "pairID"), gold, meta=dict(annotators=len(people), explanations=why))
+    meta = dict(annotators=len(people), explanations=[w for w in why if not _absent(w)])
+    return Instance(texts, offsets, label, "en", src.id(row, "pairID"), gold, meta=meta)
 
 # %% ../nbs/01a_readers.ipynb #ab70ab5c
+def _exnli_ranges(row, part):
+    "The marks of one part"
+    column = f"{part}_highlighted"
+    ranges = marked_ranges(row.text(column), row.text(part))
+    if ranges is None: raise ValueError(f"{column} is not the {part} with marks: {row.get(column)!r:.60}")
+    return ranges
+
 def read_exnli(row, src):
     "e-XNLI: a CSV with `*` marks, all languages in one file"
-    lang = row.text("language"); src.counts[lang] += 1
+    lang = row.text("language")
+    src.counts[lang] += 1
     if lang != src.lang: return None
-    texts = row.text("premise"), row.text("hypothesis")
-    offsets, tokens = [split_words(t, lang) for t in texts], set()
-    for i, column in enumerate(("premise_highlighted", "hypothesis_highlighted")):
-        ranges = marked_ranges(row.text(column), texts[i])
-        if ranges is None: raise ValueError(f"{column} is not the {('premise', 'hypothesis')[i]} with marks: {row.get(column)!r:.60}")
-        tokens |= {w + (len(offsets[0]) if i else 0) for w in words_in(offsets[i], ranges)}
+    parts = ("premise", "hypothesis")
+    texts = [row.text(p) for p in parts]
+    offsets = [split_words(t, lang) for t in texts]
+    tokens = _numbered(offsets, [_exnli_ranges(row, p) for p in parts])
     label = read_label(src, row, row.get("label"), nli_names)
     return Instance(texts, offsets, label, lang, str(row.data.get("id") or src.counts[lang]-1), Gold(tokens=tokens))
 
 # %% ../nbs/01a_readers.ipynb #ec91c631
 _live_labels = {"true": "entailment", "either": "neutral", "false": "contradiction"}
 
-def _literal(value, what): # JSON or Python notation
+def _literal(value, what):
+    "A value in JSON or Python notation"
     for parse in (json.loads, ast.literal_eval):
         try: return parse(value)
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError): pass
     raise ValueError(f"{what} is neither JSON nor a Python literal: {value!r:.60}")
 
+def _check_string(text, start, end, string, what):
+    "A range whose characters are those the file says"
+    if text[start:end] == string: return
+    raise ValueError(f"{what} offsets {start}:{end} give {text[start:end]!r:.40}, but the file says {string!r:.40}")
+
 def _live_ranges(row, column, text):
+    "The character ranges that one annotator highlighted in one part"
     d = _literal(row.text(column), column)
-    if not isinstance(d, dict) or not isinstance(d.get("entities"), list): raise ValueError(f"{column} has no list of entities: {d!r:.60}")
+    if not isinstance(d, dict) or not isinstance(d.get("entities"), list):
+        raise ValueError(f"{column} has no list of entities: {d!r:.60}")
     out = []
     for e in d["entities"]:
-        s, t = check_range(text, e.get("startIndex"), e.get("endIndex"), column)
-        if "text" in e and text[s:t] != e["text"]: raise ValueError(f"{column} offsets {s}:{t} give {text[s:t]!r:.40}, but the file says {e['text']!r:.40}")
-        out.append((s, t))
+        start, end = check_range(text, e.get("startIndex"), e.get("endIndex"), column)
+        if "text" in e: _check_string(text, start, end, e["text"], column)
+        out.append((start, end))
     return out
+
+# %% ../nbs/01a_readers.ipynb #9c820d34
+def _live_person(row, texts, offsets):
+    "The words one annotator highlighted and the labels the annotator gave"
+    columns = ("highlight_p", "highlight_h")
+    words = _numbered(offsets, [_live_ranges(row, c, t) for c, t in zip(columns, texts)])
+    said = [v.strip() for v in row.text("multilabel").split("|")]
+    return words, [_live_labels[v] for v in said if v in _live_labels]
+
+def _live_annotators(rows, src, texts, offsets):
+    "The words of every annotator, and how often each label was given"
+    people, said = [], Counter()
+    for row in rows:
+        try:
+            if (row.text("premise"), row.text("hypothesis")) != texts:
+                raise ValueError(f"other texts than on line {rows[0].line}, though the uid is the same")
+            words, labels = _live_person(row, texts, offsets)
+        except ValueError as e:
+            src.bad(row, e)
+            continue
+        people.append(words)
+        said.update(labels)
+    return people, said
+
+def _mnli_labels(row):
+    "The MultiNLI labels of an item, a list or a single one"
+    raw = row.text("mnli_labels").strip()
+    listed = _literal(raw, "mnli_labels") if raw.startswith("[") else [raw]
+    return [nli_names[check_choice(str(l), sorted(nli_names), "label")] for l in listed]
 
 def read_livenli(rows, src,
                  highlights:str="majority", # which words become gold: majority, any, all, first
                 ):
     "LiveNLI: one row per annotator, highlights as character offsets"
-    row = rows[0]; texts = row.text("premise"), row.text("hypothesis")
-    offsets, people, said = [split_words(t) for t in texts], [], Counter()
-    for r in rows:
-        if (r.text("premise"), r.text("hypothesis")) != texts: src.bad(r, f"other texts than on line {row.line}, though the uid is the same"); continue
-        try: ranges = [_live_ranges(r, c, t) for c, t in zip(("highlight_p", "highlight_h"), texts)]
-        except ValueError as e: src.bad(r, e); continue
-        people.append(words_in(offsets[0], ranges[0]) + [w + len(offsets[0]) for w in words_in(offsets[1], ranges[1])])
-        said.update(_live_labels[v] for v in (p.strip() for p in r.text("multilabel").split("|")) if v in _live_labels)
-    raw = row.text("mnli_labels")
-    mnli = [nli_names[check_choice(str(l), sorted(nli_names), "label")] for l in (_literal(raw, "mnli_labels") if raw.strip().startswith("[") else [raw.strip()])]
+    row = rows[0]
+    texts = row.text("premise"), row.text("hypothesis")
+    offsets = [split_words(t) for t in texts]
+    people, said = _live_annotators(rows, src, texts, offsets)
+    mnli = _mnli_labels(row)
     label = max(mnli, key=lambda l: (mnli.count(l), said[l], -mnli.index(l)))
     votes = Counter(w for p in people for w in p)
-    meta = dict(annotators=len(people), votes=[votes[i] for i in range(sum(map(len, offsets)))], mnli_labels=mnli, annotator_labels=dict(said))
+    meta = dict(annotators=len(people), votes=[votes[i] for i in range(sum(map(len, offsets)))],
+                mnli_labels=mnli, annotator_labels=dict(said))
     return Instance(texts, offsets, label, "en", row.text("uid"), Gold(tokens=vote(people, highlights)), meta=meta)
 
 # %% ../nbs/01a_readers.ipynb #8d0350c5
-spanex_blacklist = frozenset(f"151166_{k}_low" for k in ("35_38_14_17", "38_41_17_20", "107_110_14_17", "110_113_17_20"))
+_blacklisted = ("35_38_14_17", "38_41_17_20", "107_110_14_17", "110_113_17_20")
+spanex_blacklist = frozenset(f"151166_{k}_low" for k in _blacklisted)
 
-def _relation(r, texts, offsets, dangling, annotators): # None, or (level, words of part 1, words of part 2, labels, annotators)
+def _opinions(r, dangling):
+    "(label, annotator) of everybody who made a relation"
+    labels = [str(l) for l in r.get("labels", [])]
+    people = r.get("annotators", []) or [None]*len(labels)
+    if len(people) != len(labels):
+        raise ValueError(f"relation {r.get('id', '?')} has {len(labels)} labels but {len(people)} annotators")
+    return [(l, p) for l, p in zip(labels, people) if dangling or not l.startswith("Dangler-SYSTEM")]
+
+def _check_relation(r):
+    "A relation is an object with a level and four offsets"
     if not isinstance(r, dict): raise ValueError(f"a relation must be an object, got {r!r:.40}")
-    missing = [k for k in ("level", "start_premise", "end_premise", "start_hypothesis", "end_hypothesis") if k not in r]
+    needed = ("level", "start_premise", "end_premise", "start_hypothesis", "end_hypothesis")
+    missing = [k for k in needed if k not in r]
     if missing: raise ValueError(f"relation {r.get('id', '?')} has no {', '.join(missing)}")
+
+def _relation(r, texts, offsets, dangling, annotators):
+    "Level, words on both sides, labels and number of annotators; None for a relation that does not count"
+    _check_relation(r)
     if str(r.get("id")) in spanex_blacklist: return None
-    labels = [str(l) for l in r.get("labels", [])]; people = r.get("annotators", []) or [None]*len(labels)
-    if len(people) != len(labels): raise ValueError(f"relation {r.get('id', '?')} has {len(labels)} labels but {len(people)} annotators")
-    kept = [(l, p) for l, p in zip(labels, people) if dangling or not l.startswith("Dangler-SYSTEM")]
-    n = len({str(p) for _, p in kept})
-    if labels and not kept or kept and n < annotators: return None
-    sides = [words_in(o, [check_range(t, r[f"start_{s}"], r[f"end_{s}"], f"relation {r.get('id', '?')}, {s}")], "inside") for t, o, s in zip(texts, offsets, ("premise", "hypothesis"))]
+    said = _opinions(r, dangling)
+    people = len({str(p) for _, p in said})
+    if r.get("labels") and not said or said and people < annotators: return None
+    sides, first = [], 0
+    for text, offs, s in zip(texts, offsets, ("premise", "hypothesis")):
+        at = check_range(text, r[f"start_{s}"], r[f"end_{s}"], f"relation {r.get('id', '?')}, {s}")
+        sides.append([first + w for w in words_in(offs, [at], "inside")])
+        first += len(offs)
     if not all(sides): return None
-    names = sorted({"Synonym" if l.startswith("Synonym-SYSTEM") else l for l, _ in kept})
-    return check_choice(r["level"], ("low", "high"), "level of a relation"), sides[0], [w + len(offsets[0]) for w in sides[1]], names, n
+    labels = sorted({"Synonym" if l.startswith("Synonym-SYSTEM") else l for l, _ in said})
+    level = check_choice(r["level"], ("low", "high"), "level of a relation")
+    return dict(level=level, premise=sides[0], hypothesis=sides[1], labels=labels, annotators=people)
+
+# %% ../nbs/01a_readers.ipynb #74614bb6
+def _spanex_gold(relations):
+    "Words and pairs of the low relations, span pairs of the high ones"
+    pairs, spans = set(), set()
+    for r in relations:
+        a, b = r["premise"], r["hypothesis"]
+        if r["level"] == "low": pairs |= {(p, q) for p in a for q in b}
+        else: spans.add(((a[0], a[-1]), (b[0], b[-1])))
+    return Gold(tokens={w for pair in pairs for w in pair}, pairs=pairs, spans=spans)
 
 def _spanex(row, src, names, dangling, annotators):
-    if isinstance(annotators, bool) or not isinstance(annotators, int) or annotators < 1: raise ValueError(f"annotators must be 1 or more, got {annotators!r}")
-    texts = row.text("premise"), row.text("hypothesis"); offsets = [split_words(t) for t in texts]
-    if not isinstance(row.get("relations"), list): raise ValueError(f"relations must be a list, got {row.get('relations')!r:.40}")
-    found = [f for r in row.get("relations") if (f := _relation(r, texts, offsets, dangling, annotators))]
-    pairs = {(p, q) for level, a, b, *_ in found if level == "low" for p in a for q in b}
-    spans = {((a[0], a[-1]), (b[0], b[-1])) for level, a, b, *_ in found if level == "high"}
-    meta = dict(relations=[dict(level=l, premise=a, hypothesis=b, labels=kinds, annotators=n) for l, a, b, kinds, n in found], original_id=str(row.data.get("original_id", "")))
+    if isinstance(annotators, bool) or not isinstance(annotators, int) or annotators < 1:
+        raise ValueError(f"annotators must be 1 or more, got {annotators!r}")
+    texts = row.text("premise"), row.text("hypothesis")
+    offsets = [split_words(t) for t in texts]
+    listed = row.get("relations")
+    if not isinstance(listed, list): raise ValueError(f"relations must be a list, got {listed!r:.40}")
+    relations = [_relation(r, texts, offsets, dangling, annotators) for r in listed]
+    relations = [r for r in relations if r]
+    meta = dict(relations=relations, original_id=str(row.data.get("original_id", "")))
     label = read_label(src, row, row.get("label", "gold_label"), names)
-    return Instance(texts, offsets, label, "en", src.id(row, "id"), Gold(tokens={w for p in pairs for w in p}, pairs=pairs, spans=spans), meta=meta)
+    return Instance(texts, offsets, label, "en", src.id(row, "id"), _spanex_gold(relations), meta=meta)
 
 def read_spanex(row, src,
                 dangling:bool=False, # keep relations without a real counterpart?
@@ -175,7 +276,11 @@ def read_spanex(row, src,
     "SpanEx-SNLI: relations between words (`low`) and between phrases (`high`)"
     return _spanex(row, src, nli_names, dangling, annotators)
 
-def read_spanex_fever(row, src, dangling:bool=False, annotators:int=1, classes:str="fever"):
+def read_spanex_fever(row, src,
+                      dangling:bool=False, # keep relations without a real counterpart?
+                      annotators:int=1,    # how many people must have made a relation
+                      classes:str="fever", # names of the classes: fever or nli
+                     ):
     "SpanEx-FEVER: relations between evidence (premise) and claim (hypothesis)"
     return _spanex(row, src, _fever_names(classes), dangling, annotators)
 
@@ -192,15 +297,17 @@ ag_labels = ("World", "Sports", "Business", "Sci/Tech")
 
 def read_ag_news(row, src):
     "AG News: class number or name, title and description"
-    first = 0 if src.hub else 1
-    names = {**{l.lower(): l for l in ag_labels}, **{str(i+first): l for i, l in enumerate(ag_labels)}}
+    numbered = enumerate(ag_labels, 0 if src.hub else 1)
+    names = {l.lower(): l for l in ag_labels} | {str(i): l for i, l in numbered}
     text = row.text("text") if row.has("text") else f"{row.text('title')} {row.text('description')}"
     return Instance.from_text(text, read_label(src, row, row.get("class", "label"), names), "en", src.id(row, "id"))
 
 # %% ../nbs/01a_readers.ipynb #d83dd26f
 def _document(row, docid, src):
-    path = (row.path.parent/"docs"/str(docid)).resolve()
-    if row.path.parent.resolve()/"docs" not in path.parents: raise ValueError(f"document {docid!r} is not in the folder docs")
+    "Text, white-space tokens and words of a document in the folder `docs` beside the file; read once"
+    docs = row.path.parent.resolve()/"docs"
+    path = (docs/str(docid)).resolve()
+    if docs not in path.parents: raise ValueError(f"document {docid!r} is not in the folder docs")
     if path not in src.memo:
         if not path.is_file(): raise ValueError(f"document {docid!r} is missing in the folder docs")
         text = decode(path)
@@ -209,103 +316,167 @@ def _document(row, docid, src):
     return src.memo[path]
 
 def _token_ranges(spans, chunks, what):
+    "Character ranges of ranges of white-space tokens"
     out = []
     for s, e in spans:
-        if not all(isinstance(v, int) for v in (s, e)) or not 0 <= s < e <= len(chunks): raise ValueError(f"{what} tokens {s}:{e} are outside the document of {len(chunks)} tokens")
+        if not all(isinstance(v, int) for v in (s, e)) or not 0 <= s < e <= len(chunks):
+            raise ValueError(f"{what} tokens {s}:{e} are outside the document of {len(chunks)} tokens")
         out.append((chunks[s][0], chunks[e-1][1]))
     return out
 
-def _eraser(row, src, names, evidence, query):
+def _evidences(row):
+    "The sets of evidence of an ERASER row and the one document they are in"
     sets = row.get("evidences")
-    if not isinstance(sets, list) or not all(isinstance(g, list) for g in sets): raise ValueError(f"evidences must be a list of lists, got {sets!r:.60}")
-    docids = list(dict.fromkeys([e["docid"] for g in sets for e in g] + list(row.data.get("docids") or []))) or [row.get("annotation_id")]
-    if len(docids) > 1: raise ValueError(f"{len(docids)} documents in one instance: {', '.join(map(str, docids))[:80]}")
-    text, chunks, words = _document(row, docids[0], src)
-    used = sets if check_choice(evidence, ("all", "first"), "evidence") == "all" else sets[:1]
-    ranges = _token_ranges([(e.get("start_token"), e.get("end_token")) for g in used for e in g], chunks, "evidence")
-    texts, offsets = ((text, row.text("query")), (words, split_words(row.text("query")))) if query else ((text,), (words,))
-    gold = Gold(tokens=words_in(words, ranges)) if sets else None
-    return Instance(texts, offsets, read_label(src, row, row.get("classification"), names), "en", src.id(row, "annotation_id"), gold, fixed=(1,) if query else (), meta=dict(document=str(docids[0]), evidences=len(sets)))
+    if not isinstance(sets, list) or not all(isinstance(g, list) for g in sets):
+        raise ValueError(f"evidences must be a list of lists, got {sets!r:.60}")
+    named = [e["docid"] for g in sets for e in g] + list(row.data.get("docids") or [])
+    docids = list(dict.fromkeys(named)) or [row.get("annotation_id")]
+    if len(docids) > 1:
+        raise ValueError(f"{len(docids)} documents in one instance: {', '.join(map(str, docids))[:80]}")
+    return sets, docids[0]
 
+def _eraser(row, src, names, evidence, query):
+    "A document with evidence and, if asked for, the query as a fixed second part"
+    sets, docid = _evidences(row)
+    text, chunks, words = _document(row, docid, src)
+    check_choice(evidence, ("all", "first"), "evidence")
+    used = sets if evidence == "all" else sets[:1]
+    marked = [(e.get("start_token"), e.get("end_token")) for g in used for e in g]
+    ranges = _token_ranges(marked, chunks, "evidence")
+    texts, offsets = [text], [words]
+    if query:
+        texts.append(row.text("query"))
+        offsets.append(split_words(texts[1]))
+    gold = Gold(tokens=words_in(words, ranges)) if sets else None
+    label = read_label(src, row, row.get("classification"), names)
+    return Instance(texts, offsets, label, "en", src.id(row, "annotation_id"), gold, fixed=(1,) if query else (),
+                    meta=dict(document=str(docid), evidences=len(sets)))
+
+# %% ../nbs/01a_readers.ipynb #5f499d6d
 def read_eraser_movies(row, src,
                        evidence:str="all", # whose words are gold: all sets of evidence, or the first
                       ):
     "ERASER movie reviews: the document alone"
     return _eraser(row, src, sentiment_names, evidence, False)
 
-def read_eraser_multirc(row, src, evidence:str="all"):
+def read_eraser_multirc(row, src,
+                        evidence:str="all", # whose words are gold: all sets of evidence, or the first
+                       ):
     "ERASER MultiRC: a document, and question and answer as a fixed query"
     return _eraser(row, src, {"true": "true", "false": "false"}, evidence, True)
 
-def read_eraser_fever(row, src, evidence:str="all", classes:str="fever"):
+def read_eraser_fever(row, src,
+                      evidence:str="all",  # whose words are gold: all sets of evidence, or the first
+                      classes:str="fever", # names of the classes: fever or nli
+                     ):
     "ERASER FEVER: a document, and the claim as a fixed query"
     return _eraser(row, src, _fever_names(classes), evidence, True)
 
 # %% ../nbs/01a_readers.ipynb #2afc40d0
 evinf_labels = ("no significant difference", "significantly decreased", "significantly increased")
 
+def _token_spans(row, column):
+    "A list of (start, end) in a cell"
+    spans = _literal(row.text(column), column)
+    listed = isinstance(spans, (list, tuple))
+    if not listed or not all(isinstance(s, (list, tuple)) and len(s) == 2 for s in spans):
+        raise ValueError(f"{column} must be a list of (start, end), got {spans!r:.60}")
+    return spans
+
 def read_evidence_inference(row, src):
     "Evidence Inference: an abstract and a fixed query, rationales as token ranges"
     query, text = row.text("query"), row.text("document")
-    spans = _literal(row.text("rationale"), "rationale")
-    if not isinstance(spans, (list, tuple)) or not all(isinstance(s, (list, tuple)) and len(s) == 2 for s in spans): raise ValueError(f"rationale must be a list of (start, end), got {spans!r:.60}")
-    q, words = split_words(query), split_words(text)
-    tokens = words_in(words, _token_ranges(spans, space_words(text), "rationale"))
+    ranges = _token_ranges(_token_spans(row, "rationale"), space_words(text), "rationale")
+    words = split_words(text)
     label = read_label(src, row, row.get("label_id", "label"), {l: l for l in evinf_labels})
-    return Instance((text, query), (words, q), label, "en", src.id(row, "annotation_id"), Gold(tokens=tokens), fixed=(1,), meta=dict(document=str(row.data.get("doc_id", ""))))
+    return Instance((text, query), (words, split_words(query)), label, "en", src.id(row, "annotation_id"),
+                    Gold(tokens=words_in(words, ranges)), fixed=(1,),
+                    meta=dict(document=str(row.data.get("doc_id", ""))))
 
 # %% ../nbs/01a_readers.ipynb #ab6c4bed
-def _qed_span(d, text, what): # (start, end) by the span's own string, or None for a bridged one
-    if not isinstance(d, dict) or "start" not in d or "end" not in d: raise ValueError(f"{what} must have start and end, got {d!r:.60}")
-    if d["start"] < 0 or d.get("string") == "": return None
-    for e in (d["end"], d["end"] + 1):
-        if "string" not in d or text[d["start"]:e] == d["string"]: return check_range(text, d["start"], e, what)
-    check_range(text, d["start"], d["end"], what)
-    raise ValueError(f"{what} offsets {d['start']}:{d['end']} give {text[d['start']:d['end']]!r:.40}, but the file says {d['string']!r:.40}")
+def _qed_span(d, text, what):
+    "(start, end) by the span's own string, or None for a bridged one"
+    if not isinstance(d, dict) or "start" not in d or "end" not in d:
+        raise ValueError(f"{what} must have start and end, got {d!r:.60}")
+    start, end = d["start"], d["end"]
+    if start < 0 or d.get("string") == "": return None
+    for e in (end, end + 1):
+        if "string" not in d or text[start:e] == d["string"]: return check_range(text, start, e, what)
+    check_range(text, start, end, what)
+    _check_string(text, start, end, d["string"], what)
+
+def _qed_equalities(note, texts, offsets):
+    "Span pairs of the referential equalities, and how many are bridged"
+    spans, bridged, m = set(), 0, len(offsets[0])
+    for r in note.get("referential_equalities") or []:
+        a = _qed_span(r.get("question_reference"), texts[0], "question_reference")
+        b = _qed_span(r.get("sentence_reference"), texts[1], "sentence_reference")
+        if a is None or b is None or r["sentence_reference"].get("bridge"):
+            bridged += 1
+            continue
+        p, q = words_in(offsets[0], [a]), words_in(offsets[1], [b])
+        spans.add(((p[0], p[-1]), (q[0] + m, q[-1] + m)))
+    return spans, bridged
+
+def _qed_answers(row, note, text):
+    "Character ranges of the answers: as annotated, else those of Natural Questions"
+    at = [_qed_span(a["paragraph_reference"], text, "answer") for a in note.get("answer") or []]
+    at = at or [_qed_span(a, text, "answer") for a in (row.data.get("original_nq_answers") or [[]])[0]]
+    return [a for a in at if a is not None]
 
 def read_qed(row, src):
     "QED: question, paragraph, answer and referential equalities"
-    texts = row.text("question_text"), row.text("paragraph_text", "document"); offsets = [split_words(t) for t in texts]
-    note, m = row.get("annotation"), len(offsets[0])
+    texts = row.text("question_text"), row.text("paragraph_text", "document")
+    offsets = [split_words(t) for t in texts]
+    note = row.get("annotation")
     if not isinstance(note, dict): raise ValueError(f"annotation must be an object, got {note!r:.40}")
-    spans, bridged = set(), 0
-    for r in note.get("referential_equalities") or []:
-        a, b = _qed_span(r.get("question_reference"), texts[0], "question_reference"), _qed_span(r.get("sentence_reference"), texts[1], "sentence_reference")
-        if a is None or b is None or r["sentence_reference"].get("bridge"): bridged += 1; continue
-        p, q = words_in(offsets[0], [a]), words_in(offsets[1], [b])
-        spans.add(((p[0], p[-1]), (q[0] + m, q[-1] + m)))
-    at = [_qed_span(a["paragraph_reference"], texts[1], "answer") for a in note.get("answer") or []]
-    at = at or [_qed_span(a, texts[1], "answer") for a in (row.data.get("original_nq_answers") or [[]])[0]]
-    chosen = note.get("selected_sentence") or None
+    spans, bridged = _qed_equalities(note, texts, offsets)
+    answers = _qed_answers(row, note, texts[1])
+    chosen = note.get("selected_sentence")
     chosen = _qed_span(chosen, texts[1], "selected_sentence") if chosen else None
     kind = note.get("explanation_type", "single_sentence" if spans or bridged else "none")
-    meta = dict(answers=[texts[1][s:e] for s, e in filter(None, at)], answer_words=[w + m for w in words_in(offsets[1], list(filter(None, at)))], bridged=bridged, explanation_type=kind,
-                sentence_words=[w + m for w in words_in(offsets[1], [chosen])] if chosen else [], title=str(row.data.get("title_text", "")))
-    gold = Gold(tokens={w for s in spans for a, b in s for w in range(a, b+1)}, spans=spans) if kind == "single_sentence" else None
+    def in_paragraph(ranges): return sorted(_numbered(offsets, [[], ranges]))
+    meta = dict(answers=[texts[1][s:e] for s, e in answers], answer_words=in_paragraph(answers), bridged=bridged,
+                explanation_type=kind, sentence_words=in_paragraph([chosen] if chosen else []),
+                title=str(row.data.get("title_text", "")))
+    tokens = {w for pair in spans for a, b in pair for w in range(a, b+1)}
+    gold = Gold(tokens=tokens, spans=spans) if kind == "single_sentence" else None
     return Instance(texts, offsets, None, "en", src.id(row, "example_id"), gold, meta=meta)
 
 # %% ../nbs/01a_readers.ipynb #6d6b9454
+_demo_fields = {"id", "premise", "hypothesis", "label", "tokens", "pairs", "spans", "links", "lang", "fixed", "meta"}
+
 def read_demo(row, src):
     "Instances as JSON lines: words and word numbers, or what `Instance.to_dict` wrote"
     d = dict(row.data)
     if "texts" in d: return Instance.from_dict(d)
-    words = [row.get("premise")] + ([row.get("hypothesis")] if row.has("hypothesis") else [])
-    if not all(isinstance(w, list) and all(isinstance(v, str) for v in w) for w in words): raise ValueError("premise and hypothesis must be lists of words")
-    known = {"id", "premise", "hypothesis", "label", "tokens", "pairs", "spans", "links", "lang", "fixed", "meta"}
-    meta = {**d.get("meta", {}), **{k: v for k, v in d.items() if k not in known}}
-    gold = Gold(*(d.get(k) for k in ("tokens", "pairs", "spans"))) if any(d.get(k) is not None for k in ("tokens", "pairs", "spans")) else None
-    return Instance.from_words(words, d.get("label"), d.get("lang", src.lang), src.id(row, "id"), gold=gold, links=d.get("links"), fixed=d.get("fixed", ()), meta=meta)
+    parts = [row.get("premise")] + ([row.get("hypothesis")] if row.has("hypothesis") else [])
+    for p in parts:
+        if not isinstance(p, list) or not all(isinstance(w, str) for w in p):
+            raise ValueError("premise and hypothesis must be lists of words")
+    meta = {**d.get("meta", {}), **{k: v for k, v in d.items() if k not in _demo_fields}}
+    truth = [d.get(k) for k in ("tokens", "pairs", "spans")]
+    gold = Gold(*truth) if any(t is not None for t in truth) else None
+    return Instance.from_words(parts, d.get("label"), d.get("lang", src.lang), src.id(row, "id"),
+                               gold=gold, links=d.get("links"), fixed=d.get("fixed", ()), meta=meta)
 
 # %% ../nbs/01a_readers.ipynb #49f141df
+def _read_links(cell, n, m):
+    "The links of a cell, which must join words that exist"
+    try: links = {tuple(map(int, l.split("-"))) for l in cell.split()}
+    except ValueError: raise ValueError(f"links must look like 0-0 1-2, got {cell!r:.60}") from None
+    for l in links:
+        if len(l) != 2 or not (0 <= l[0] < n and 0 <= l[1] < m):
+            raise ValueError(f"link {'-'.join(map(str, l))} is outside sentences of {n} and {m} words")
+    return links
+
 def read_alignments(path) -> list: # (English words, other words, set of (i, j))
     "Sentence pairs with word links, `i-j` counted from 0"
     out = []
     for row in read_rows(path, "tsv", header=("source", "target", "links")):
-        if row.error: raise ValueError(f"{row.file}, line {row.line}: {row.error}")
-        a, b = row.data["source"].split(), row.data["target"].split()
-        try: links = {tuple(map(int, l.split("-"))) for l in row.data["links"].split()}
-        except ValueError: raise ValueError(f"{row.file}, line {row.line}: links must look like 0-0 1-2, got {row.data['links']!r:.60}") from None
-        for l in links:
-            if len(l) != 2 or not (0 <= l[0] < len(a) and 0 <= l[1] < len(b)): raise ValueError(f"{row.file}, line {row.line}: link {'-'.join(map(str, l))} is outside sentences of {len(a)} and {len(b)} words")
-        out.append((a, b, links))
+        try:
+            if row.error: raise ValueError(row.error)
+            a, b = row.data["source"].split(), row.data["target"].split()
+            out.append((a, b, _read_links(row.data["links"], len(a), len(b))))
+        except ValueError as e: raise ValueError(f"{row.file}, line {row.line}: {e}") from None
     return out
