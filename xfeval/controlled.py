@@ -19,7 +19,8 @@ from .grammar import Clause, clause_words, content_keys, languages, lexicon, lin
 corpora = Registry("controlled corpus")
 splits = ("train", "validation", "test", "test_unseen")
 
-def _named(x, id): # a fresh instance may still be named in place, which is much cheaper than a copy
+def _named(x, id):
+    "The same instance with an id; a fresh one may still be named in place, which is much cheaper than a copy"
     object.__setattr__(x, "id", id)
     return x
 
@@ -35,30 +36,40 @@ def generate(name:str,         # a registered corpus
     check_choice(lang, info.get("langs", ("en",)), f"language of {name}")
     check_choice(split, info.get("splits", splits[:3]), f"split of {name}")
     for o in options: check_choice(o, info.get("options", ()), f"option of {name}")
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0: raise ValueError(f"n must be a whole number of instances, got {n!r}")
-    return [_named(fn(np.random.default_rng(seed_for(seed, name, split, i)), lang, split, i, **options), f"{name}-{split}-{seed}-{i}") for i in range(n)]
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
+        raise ValueError(f"n must be a whole number of instances, got {n!r}")
+    def make(i):
+        rng = np.random.default_rng(seed_for(seed, name, split, i))
+        return _named(fn(rng, lang, split, i, **options), f"{name}-{split}-{seed}-{i}")
+    return [make(i) for i in range(n)]
 
 # %% ../nbs/03_controlled.ipynb #0de8f2af
 @lru_cache(None)
 def _world():
     "Who is above whom, who excludes whom"
-    C = lexicon("concepts"); kinds = C["kinds_of"]
+    concepts = lexicon("concepts")
+    kinds = concepts["kinds_of"]
     above = {c: k for k, cs in kinds.items() for c in cs}
     scale, excludes = {}, {}
-    for s, roots in C["exclusive"].items():
+    for name, roots in concepts["exclusive"].items():
         members = [m for r in roots for m in (r, *kinds.get(r, ()))]
-        for m in members: scale[m] = s; excludes[m] = tuple(x for x in members if x != m and above.get(x) != m and above.get(m) != x)
+        for m in members:
+            scale[m] = name
+            excludes[m] = tuple(x for x in members if x != m and above.get(x) != m and above.get(m) != x)
     return kinds, above, scale, excludes
 
 def above(concept) -> str|None: # animal for dog
     "The more general concept, if there is one"
     return _world()[1].get(concept)
+
 def below(concept) -> tuple: # dog, cat ... for animal
     "The more specific concepts"
     return tuple(_world()[0].get(concept, ()))
+
 def excludes(concept) -> tuple: # blue, green ... for red
     "The concepts that cannot hold together with this one"
     return _world()[3].get(concept, ())
+
 def scale(concept) -> str|None: # colour for red
     "What kind of concept it is"
     return _world()[2].get(concept)
@@ -72,33 +83,67 @@ def kind_of(noun) -> str: # person, animal or vehicle
     "The class of a noun"
     return above(noun) or noun
 
+def _tree(*roots):
+    "Concepts, each with the more specific ones"
+    return tuple(x for r in roots for x in (r, *below(r)))
+
+def _colours():
+    "The six colours that are said of garments and vehicles"
+    return tuple(lexicon("concepts")["exclusive"]["colour"][:6])
+
+def _actions(kind):
+    "What a kind of being does by itself"
+    if kind == "vehicle": return ()
+    acts = _tree("move", "rest")
+    return acts + ("laugh", "cry") if kind == "person" else tuple(a for a in acts if a != "dance")
+
+def _places(noun, kind):
+    "Where somebody or something may be"
+    if kind == "person" or noun in house_animals: return _tree("house", "outside")
+    return _tree("outside") if kind == "animal" else _tree("outside") + ("garage",)
+
+def _properties(noun, kind):
+    "Which properties a noun may have"
+    common = ("big", "small", "clean", "dirty")
+    if kind == "vehicle": return (*_colours(), *common)
+    if kind == "animal": return ("black", "white", "brown", "strong", "weak", *common)
+    moods = ("happy", "sad", "strong", "weak")
+    return moods + ("old", "young", "rich", "poor") if noun in adults else moods
+
 @lru_cache(None)
 def sayable(noun:str, # a noun concept
            ) -> dict: # kind of clause -> concepts
     "Everything that may be said of a noun"
-    C, k = lexicon("concepts"), kind_of(noun)
-    person, animal = k == "person", k == "animal"
-    colours = C["exclusive"]["colour"]
-    tree = lambda *cs: tuple(x for c in cs for x in (c, *below(c)))
-    acts = tree("move", "rest") + (("laugh", "cry") if person else ())
-    places = tree("house", "outside") if person or noun in house_animals else tree("outside") if animal else tree("outside") + ("garage",)
-    adjs = ("happy", "sad", "strong", "weak") if person else ("black", "white", "brown", "strong", "weak", "big", "small", "clean", "dirty") if animal else (*colours[:6], "big", "small", "clean", "dirty")
-    if noun in adults: adjs += ("old", "young", "rich", "poor")
-    return dict(act=tuple(a for a in acts if person or a != "dance") if person or animal else (), place=places, prop=adjs,
-                eat=tree(*C["exclusive"]["food"]) if person or noun in fruit_eaters else (), play=tree("instrument") if person else (), read=tuple(C["exclusive"]["reading"]) if person else (),
-                wear=tuple(C["garments"]) if person else (), rel=("chase", "push", "pull") if person else ("chase", "push", "bite", "lick") if animal else ())
+    concepts, kind = lexicon("concepts"), kind_of(noun)
+    said = dict(act=_actions(kind), place=_places(noun, kind), prop=_properties(noun, kind))
+    person = kind == "person"
+    said["eat"] = _tree(*concepts["exclusive"]["food"]) if person or noun in fruit_eaters else ()
+    said["play"] = _tree("instrument") if person else ()
+    said["read"] = tuple(concepts["exclusive"]["reading"]) if person else ()
+    said["wear"] = tuple(concepts["garments"]) if person else ()
+    said["rel"] = dict(person=("chase", "push", "pull"), animal=("chase", "push", "bite", "lick")).get(kind, ())
+    return said
+
+# %% ../nbs/03_controlled.ipynb #8899e0e5
+def _fits_object(c):
+    "Whether somebody may do this to the noun acted upon"
+    if c.extra == c.noun or c.extra in (above(c.noun), *below(c.noun)): return False
+    if kind_of(c.extra) != "vehicle": return True
+    return c.what in ("push", "pull") and kind_of(c.noun) == "person"
+
+def _fits_number(c):
+    "Whether a clause may be about several"
+    if c.neg or c.kind in ("eat", "read", "wear", "rel"): return False
+    return c.kind != "prop" or scale(c.adj) == "colour"
 
 def fits(c:Clause) -> bool:
     "Whether a clause makes sense"
-    s = sayable(c.noun)
-    if c.kind in ("act", "eat", "play", "read", "wear", "rel") and c.what not in s[c.kind]: return False
-    if c.place and (c.place not in s["place"] or c.what == "swim" or c.kind == "wear"): return False
-    if c.adj and c.adj not in s["prop"]: return False
-    if c.kind == "rel":
-        if c.extra == c.noun or c.extra in (above(c.noun), *below(c.noun)): return False
-        if kind_of(c.extra) == "vehicle" and (c.what not in ("push", "pull") or kind_of(c.noun) != "person"): return False
-    if c.num and (c.neg or c.kind in ("eat", "read", "wear", "rel") or (c.kind == "prop" and scale(c.adj) != "colour")): return False
-    return True
+    said = sayable(c.noun)
+    if c.kind not in ("place", "prop") and c.what not in said[c.kind]: return False
+    if c.place and (c.place not in said["place"] or c.what == "swim" or c.kind == "wear"): return False
+    if c.adj and c.adj not in said["prop"]: return False
+    if c.kind == "rel" and not _fits_object(c): return False
+    return not c.num or _fits_number(c)
 
 # %% ../nbs/03_controlled.ipynb #b47676b9
 class Draw:
@@ -117,131 +162,237 @@ class Draw:
         return pairs[-1][1]
 
 nouns_of = {k: tuple(lexicon("concepts")["kinds_of"][k]) for k in ("person", "animal", "vehicle")}
-kind_weights = ((.27, "act"), (.16, "place"), (.2, "prop"), (.07, "eat"), (.08, "play"), (.05, "read"), (.09, "wear"), (.16, "rel"))
-hosts = dict(act=("person", "animal"), place=("person", "animal", "vehicle"), prop=("person", "animal", "vehicle"), eat=("person", "person", "animal"), play=("person",), read=("person",), wear=("person",), rel=("person", "animal"))
+kind_weights = ((.27, "act"), (.16, "place"), (.2, "prop"), (.07, "eat"),
+                (.08, "play"), (.05, "read"), (.09, "wear"), (.16, "rel"))
+hosts = dict(act=("person", "animal"), place=("person", "animal", "vehicle"), prop=("person", "animal", "vehicle"),
+             eat=("person", "person", "animal"), play=("person",), read=("person",), wear=("person",),
+             rel=("person", "animal"))
 
-def _specific(d, options, p=.2): # the general concepts of a list are chosen with probability p
+# %% ../nbs/03_controlled.ipynb #e80fde85
+def _specific(d, options, p=.2):
+    "One of the concepts; a general one with probability `p`"
     general = [o for o in options if below(o)]
     specific = [o for o in options if not below(o)]
     return d.one(general) if general and (not specific or d.chance(p)) else d.one(specific)
 
-def _predicate(d, noun, kind): # fields of a clause of one kind about a noun
-    s = sayable(noun)
-    if kind == "place": return dict(kind=kind, place=_specific(d, s["place"]))
-    if kind == "prop": return dict(kind=kind, adj=d.one(s["prop"]))
-    what = _specific(d, s[kind], .3)
-    if kind == "wear": return dict(kind=kind, what=what, extra=d.one(lexicon("concepts")["exclusive"]["colour"][:6]) if d.chance(.7) else None)
-    if kind == "rel": return dict(kind=kind, what=what, extra=_noun(d, kind_of(noun) if d.chance(.65) else d.one(("person", "animal", "vehicle") if what in ("push", "pull") else ("person", "animal")), .12))
+def _noun(d, k, p=.2):
+    "A noun of a class; with probability `p` the class itself"
+    return k if d.chance(p) else d.one(nouns_of[k])
+
+def _acted_upon(d, noun, what):
+    "The noun that something is done to"
+    if d.chance(.65): return _noun(d, kind_of(noun), .12)
+    classes = ("person", "animal", "vehicle") if what in ("push", "pull") else ("person", "animal")
+    return _noun(d, d.one(classes), .12)
+
+def _predicate(d, noun, kind):
+    "Fields of a clause of one kind about a noun"
+    said = sayable(noun)
+    if kind == "place": return dict(kind=kind, place=_specific(d, said["place"]))
+    if kind == "prop": return dict(kind=kind, adj=d.one(said["prop"]))
+    what = _specific(d, said[kind], .3)
+    if kind == "wear": return dict(kind=kind, what=what, extra=d.one(_colours()) if d.chance(.7) else None)
+    if kind == "rel": return dict(kind=kind, what=what, extra=_acted_upon(d, noun, what))
     return dict(kind=kind, what=what)
 
-def _noun(d, k, p=.2): return k if d.chance(p) else d.one(nouns_of[k])
+def _main(c):
+    "The field that holds the predicate"
+    return {"place": "place", "prop": "adj", "wear": "extra"}.get(c.kind, "what")
 
-def _clause(d, noun=None, hypothesis=False): # a random clause, possibly about a given noun
+def _with_detail(d, c):
+    "An action of a hypothesis, possibly with a place or a time"
+    if d.chance(.25): return c._replace(place=_specific(d, sayable(c.noun)["place"], .15))
+    if d.chance(.2): return c._replace(time=d.weighted(((2, "today"), (3, d.one(below("today"))))))
+    return c
+
+def _contestable(c):
+    "Whether a hypothesis has a premise that contradicts it"
+    if c.place and not set(excludes(c.place)) & set(sayable(c.noun)["place"]): return False
+    return not c.num or bool(excludes(getattr(c, _main(c))))
+
+def _clause(d, noun=None, hypothesis=False):
+    "A random clause, possibly about a given noun"
     while True:
         kind = d.weighted(kind_weights)
         n = noun or _noun(d, d.one(hosts[kind]), .25 if hypothesis else .15)
         if kind not in ("place", "prop") and not sayable(n)[kind]: continue
         c = Clause(n, **_predicate(d, n, kind))
-        if kind in ("act", "place", "play", "prop") and d.chance(.22): c = c._replace(num=d.weighted(((1, "some"), (3, d.one(below("some"))))))
+        if kind in ("act", "place", "play", "prop") and d.chance(.22):
+            c = c._replace(num=d.weighted(((1, "some"), (3, d.one(below("some"))))))
         elif d.chance(.3): c = c._replace(neg=True)
-        if not c.neg and hypothesis:
-            if kind == "act" and d.chance(.25): c = c._replace(place=_specific(d, sayable(n)["place"], .15))
-            elif kind == "act" and d.chance(.2): c = c._replace(time=d.weighted(((2, "today"), (3, d.one(below("today"))))))
+        if hypothesis and kind == "act" and not c.neg: c = _with_detail(d, c)
         c = c._replace(definite=c.num is None and (hypothesis or c.neg or kind == "prop"))
-        if hypothesis and c.place and not set(excludes(c.place)) & set(sayable(n)["place"]): continue
-        if hypothesis and c.num and not excludes(getattr(c, _main(c))): continue
+        if hypothesis and not _contestable(c): continue
         if fits(c): return c
 
 # %% ../nbs/03_controlled.ipynb #0b0888cc
-def _moves(h, label): # (weight, move) pairs that may work for a hypothesis
-    rel, plural, main = h.kind == "rel", h.num is not None, h.what if h.kind != "wear" else h.extra
-    main = h.place if h.kind == "place" else h.adj if h.kind == "prop" else main
-    if label == "entailment":
-        return ((.45, "deny"), (.45, "exclude"), (.9*rel, "swap_roles")) if h.neg else ((1, "support"),)
-    if label == "contradiction":
-        if h.neg: return ((1, "affirm"),)
-        return ((.5, "exclude"), (.22*(not plural), "deny"), (.4*(h.place is not None and h.kind != "place"), "other_place"), (.5*(plural and h.num != "some"), "other_number"), (1.5*rel, "swap_roles"))
-    general = above(main) is not None or (h.kind == "wear" and h.extra)
-    moves = ((.2*(above(h.noun) is not None), "general_noun"), (.4*bool(general), "general"), (.3, "missing"), (.14*(not plural), "deny_other"))
+def _said(c):
+    "The concept that is the predicate"
+    return getattr(c, _main(c))
+
+def _placed(h):
+    "Whether a hypothesis has a place beside its predicate"
+    return h.place is not None and h.kind != "place"
+
+def _contradicting_moves(h):
+    if h.neg: return ((1, "affirm"),)
+    counted = h.num not in (None, "some")
+    return ((.5, "exclude"), (.22*(h.num is None), "deny"), (.4*_placed(h), "other_place"),
+            (.5*counted, "other_number"), (1.5*(h.kind == "rel"), "swap_roles"))
+
+def _neutral_moves(h):
+    general = above(_said(h)) is not None or (h.kind == "wear" and h.extra)
+    moves = ((.2*(above(h.noun) is not None), "general_noun"), (.4*bool(general), "general"),
+             (.3, "missing"), (.14*(h.num is None), "deny_other"))
     if h.neg: return moves
-    return moves + ((.4*(plural and h.num != "some"), "general_number"), (.3*(h.place is not None and h.kind != "place" and above(h.place) is not None), "general_place"), (.3*(h.place is not None and h.kind != "place"), "missing_place"),
-                    (.3*(h.time not in (None, "today")), "general_time"), (.3*(h.time is not None), "missing_time"), (.6*rel, "deny_swapped"))
+    return moves + ((.4*(h.num not in (None, "some")), "general_number"),
+                    (.3*(_placed(h) and above(h.place) is not None), "general_place"),
+                    (.3*_placed(h), "missing_place"), (.3*(h.time not in (None, "today")), "general_time"),
+                    (.3*(h.time is not None), "missing_time"), (.6*(h.kind == "rel"), "deny_swapped"))
 
-def _narrow(d, c, p=.5): return d.one(below(c)) if c and below(c) and d.chance(p) else c
+def _moves(h, label):
+    "(weight, move) pairs that may work for a hypothesis"
+    if label == "contradiction": return _contradicting_moves(h)
+    if label == "neutral": return _neutral_moves(h)
+    if not h.neg: return ((1, "support"),)
+    return ((.45, "deny"), (.45, "exclude"), (.9*(h.kind == "rel"), "swap_roles"))
 
-def _relative(h): # a big motorcycle is not a big vehicle, and some animals need not be the four foxes
+# %% ../nbs/03_controlled.ipynb #d25af560
+def _narrow(d, c, p=.5):
+    "The concept or, with probability `p`, a more specific one"
+    return d.one(below(c)) if c and below(c) and d.chance(p) else c
+
+def _relative(h):
+    "A big motorcycle is not a big vehicle, and some animals need not be the four foxes"
     return h.num == "some" or (h.adj is not None and scale(h.adj) in ("size", "strength", "age"))
 
-def _supporting(d, h): # a clause from which the hypothesis without its negation follows
-    c = h._replace(noun=_narrow(d, h.noun, 0 if _relative(h) else .5), num=_narrow(d, h.num), place=_narrow(d, h.place), time=_narrow(d, h.time), neg=False)
-    if h.kind == "wear": return c if h.extra else c._replace(extra=d.one(lexicon("concepts")["exclusive"]["colour"][:6]) if d.chance(.6) else None)
+def _supporting(d, h):
+    "A clause from which the hypothesis without its negation follows"
+    c = h._replace(noun=_narrow(d, h.noun, 0 if _relative(h) else .5), num=_narrow(d, h.num),
+                   place=_narrow(d, h.place), time=_narrow(d, h.time), neg=False)
     if h.kind == "rel": return c._replace(extra=_narrow(d, h.extra))
-    return c._replace(what=_narrow(d, h.what))
+    if h.kind != "wear": return c._replace(what=_narrow(d, h.what))
+    if h.extra: return c
+    return c._replace(extra=d.one(_colours()) if d.chance(.6) else None)
 
-def _main(c): # the field that holds the predicate
-    return {"place": "place", "prop": "adj", "wear": "extra"}.get(c.kind, "what")
-
-def _excluding(d, c): # same clause, incompatible predicate
-    options = excludes(getattr(c, _main(c)))
+def _excluding(d, c):
+    "The same clause with an incompatible predicate, or None"
+    options = excludes(_said(c))
     return c._replace(**{_main(c): d.one(options)}) if options else None
 
-def _lifted(c): # same clause, more general predicate
-    return c._replace(extra=None) if c.kind == "wear" else c._replace(**{_main(c): above(getattr(c, _main(c)))})
+def _lifted(c):
+    "The same clause with a more general predicate"
+    return c._replace(**{_main(c): None if c.kind == "wear" else above(_said(c))})
 
-def _silent(d, c, h): # same subject, a clause that says nothing about the predicate of the hypothesis
-    topics = dict(act=("place", "prop", "wear"), eat=("place", "prop", "wear"), play=("place", "prop", "wear"), read=("place", "prop", "wear"), rel=("place", "prop", "wear"), wear=("place", "prop", "act", "play"), place=("prop", "act", "wear", "play"), prop=("place", "act", "wear", "play", "eat"))[h.kind]
-    topics = [k for k in topics if sayable(c.noun)[k]]
-    if h.what == "swim": topics = [k for k in topics if k != "place"]
+def _topics(c, h):
+    "Kinds of clauses that say nothing about the predicate of the hypothesis"
+    other = dict(wear=("place", "prop", "act", "play"), place=("prop", "act", "wear", "play"),
+                 prop=("place", "act", "wear", "play", "eat")).get(h.kind, ("place", "prop", "wear"))
+    return [k for k in other if sayable(c.noun)[k] and not (k == "place" and h.what == "swim")]
+
+def _silent(d, c, h):
+    "A clause about the same subject that says nothing about the predicate of the hypothesis, or None"
+    topics = _topics(c, h)
     if not topics: return None
     kind = "place" if h.place and h.kind == "act" else d.one(topics)
     new = Clause(c.noun, c.num, **_predicate(d, c.noun, kind), neg=c.num is None and d.chance(.12), time=c.time)
-    if kind == "place" and h.place and h.kind != "place": new = new._replace(place=c.place, neg=False)
-    if kind == "prop" and h.kind == "prop": return None
+    if kind == "place" and _placed(h): new = new._replace(place=c.place, neg=False)
     return new._replace(time=None) if new.neg or kind == "prop" else new
 
-def _apply(d, move, h): # the deciding clause, or None where the move does not work
+def _own_place(h):
+    "The place if it is the predicate: a denied clause and its like have no other"
+    return h.place if h.kind == "place" else None
+
+# %% ../nbs/03_controlled.ipynb #1dab1a0f
+def _deny(d, h, c):
+    denied = h._replace(noun=c.noun, num=c.num, neg=True, place=_own_place(h), time=None)
+    liftable = d.chance(.3) and (above(_said(h)) or (h.kind == "wear" and h.extra))
+    return _lifted(denied) if liftable else denied
+
+def _exclude(d, h, c):
+    extra = c.extra if h.kind == "rel" else h.extra
+    return _excluding(d, h._replace(noun=c.noun, num=c.num, time=c.time, neg=False, place=_own_place(h), extra=extra))
+
+def _swap(h, neg):
+    if h.extra in nouns_of or h.noun in nouns_of: return None
+    return h._replace(noun=h.extra, extra=h.noun, neg=neg)
+
+def _deny_other(d, h, c):
+    options = excludes(_said(h)) + below(_said(h))
+    if not options: return None
+    denied = h._replace(noun=c.noun, neg=True, place=_own_place(h), time=None)
+    return denied._replace(**{_main(h): d.one(options)})
+
+def _generalise(h, c):
+    place = c.place if h.kind != "place" else h.place
+    return _lifted(h._replace(noun=c.noun, num=c.num, place=place, time=c.time, neg=False))
+
+def _apply(d, move, h):
+    "The deciding clause, or None where the move does not work"
     c = _supporting(d, h)
     if move in ("support", "affirm"): return c
-    if move == "deny":
-        m = getattr(h, _main(h))
-        c = h._replace(noun=c.noun, num=c.num, neg=True, place=h.place if h.kind == "place" else None, time=None, extra=h.extra)
-        return _lifted(c) if d.chance(.3) and (above(m) or (c.kind == "wear" and c.extra)) else c
-    if move == "exclude": return _excluding(d, h._replace(noun=c.noun, num=c.num, time=c.time, neg=False, place=h.place if h.kind == "place" else None, extra=c.extra if h.kind == "rel" else h.extra))
-    if move == "swap_roles" or move == "deny_swapped":
-        if h.extra in nouns_of or h.noun in nouns_of: return None
-        return h._replace(noun=h.extra, extra=h.noun, neg=move == "deny_swapped")
+    if move == "deny": return _deny(d, h, c)
+    if move == "exclude": return _exclude(d, h, c)
+    if move == "deny_other": return _deny_other(d, h, c)
+    if move in ("swap_roles", "deny_swapped"): return _swap(h, move == "deny_swapped")
     if move == "other_place": return c._replace(place=d.one(excludes(h.place)))
     if move == "other_number": return c._replace(num=d.one(excludes(h.num)))
     if move == "general_noun": return (h if h.neg else c)._replace(noun=above(h.noun))
     if move == "general_number": return c._replace(num="some")
     if move == "general_place": return c._replace(place=above(h.place))
     if move == "general_time": return c._replace(time="today")
-    if move == "general": return _lifted(h._replace(noun=c.noun, num=c.num, place=c.place if h.kind != "place" else h.place, time=c.time, neg=False))
+    if move == "general": return _generalise(h, c)
     if move == "missing": return _silent(d, c, h)
     if move == "missing_place": return c._replace(place=None)
     if move == "missing_time": return c._replace(time=None)
-    if move == "deny_other":
-        options = excludes(getattr(h, _main(h))) + below(getattr(h, _main(h)))
-        if not options: return None
-        return h._replace(noun=c.noun, neg=True, place=h.place if h.kind == "place" else None, time=None)._replace(**{_main(h): d.one(options)})
 
 # %% ../nbs/03_controlled.ipynb #71016103
-def _dress(d, c, h, move): # the deciding clause with details that do not matter
-    if not c.neg and c.kind in ("prop", "place") and (h.kind == c.kind) and d.chance(.55 if c.kind == "place" else .7):
-        kinds = [k for k in ("act", "play", "eat", "wear") if sayable(c.noun)[k] and (k != "wear" or c.kind == "prop")] + ["place"]*(c.kind == "prop")
-        if kinds:
-            carrier = Clause(c.noun, c.num, **_predicate(d, c.noun, d.one(kinds)), time=c.time)
-            dressed = carrier._replace(adj=c.adj) if c.kind == "prop" else carrier._replace(place=c.place)
-            if fits(dressed): c = dressed
-    if c.kind != "prop" and h.kind != "prop" and not c.adj and d.chance(.4): c = c._replace(adj=d.one(sayable(c.noun)["prop"]))
-    if c.kind != "prop" and h.kind == "prop" and not c.adj and d.chance(.3): 
-        c = c._replace(adj=d.one([a for a in sayable(c.noun)["prop"] if scale(a) != scale(h.adj)] or [None]))
+def _carried(d, c):
+    "A property or place inside a clause about something else, if there is one that fits"
+    prop = c.kind == "prop"
+    kinds = [k for k in ("act", "play", "eat", "wear") if sayable(c.noun)[k] and (k != "wear" or prop)]
+    if prop: kinds.append("place")
+    if not kinds: return c
+    carrier = Clause(c.noun, c.num, **_predicate(d, c.noun, d.one(kinds)), time=c.time)
+    dressed = carrier._replace(adj=c.adj) if prop else carrier._replace(place=c.place)
+    return dressed if fits(dressed) else c
+
+def _with_attribute(d, c, h):
+    "Possibly an attribute that does not matter"
+    if c.kind == "prop": return c
+    properties = sayable(c.noun)["prop"]
+    if h.kind != "prop": return c._replace(adj=d.one(properties)) if not c.adj and d.chance(.4) else c
+    if c.adj or not d.chance(.3): return c
+    return c._replace(adj=d.one([a for a in properties if scale(a) != scale(h.adj)] or [None]))
+
+def _some_time(d): return _specific(d, ("today", *below("today")), .3)
+
+def _dress(d, c, h):
+    "The deciding clause with details that do not matter"
+    if not c.neg and c.kind in ("prop", "place") and h.kind == c.kind:
+        if d.chance(.55 if c.kind == "place" else .7): c = _carried(d, c)
+    c = _with_attribute(d, c, h)
     if not c.neg:
-        if h.place is None and c.kind not in ("place", "prop", "wear") and c.place is None and c.what != "swim" and d.chance(.3): c = c._replace(place=_specific(d, sayable(c.noun)["place"], .1))
-        if h.time is None and c.time is None and c.kind != "prop" and d.chance(.2): c = c._replace(time=_specific(d, ("today", *below("today")), .3))
+        placeable = h.place is None and c.kind not in ("place", "prop", "wear") and c.place is None
+        if placeable and c.what != "swim" and d.chance(.3):
+            c = c._replace(place=_specific(d, sayable(c.noun)["place"], .1))
+        if h.time is None and c.time is None and c.kind != "prop" and d.chance(.2): c = c._replace(time=_some_time(d))
     return c._replace(definite=c.num is None and (c.neg or c.kind == "prop"))
 
-def _distractor(d, taken, closed, h): # a clause about somebody else
+# %% ../nbs/03_controlled.ipynb #8501a13b
+def _echo(d, h, noun):
+    "What the hypothesis says, or denies, about another noun"
+    neg = h.num is None and d.chance(.3)
+    c = h._replace(noun=noun, num=None if h.neg else h.num, neg=neg, time=None)
+    return c._replace(place=None) if neg and c.kind != "place" else c
+
+def _clashes(c, taken, closed):
+    "Whether the noun acted upon could be confused with a noun that decides"
+    if c.kind != "rel": return False
+    return c.extra in taken or c.extra in nouns_of or kind_of(c.extra) in closed or kind_of(c.extra) in taken
+
+def _distractor(d, taken, closed, h):
+    "A clause about somebody else, or None; `taken` nouns and `closed` classes of nouns must not occur"
     classes = [k for k in nouns_of if k not in closed]
     if not classes: return None
     present = {kind_of(t) for t in taken}
@@ -249,12 +400,9 @@ def _distractor(d, taken, closed, h): # a clause about somebody else
         k = d.one(classes)
         noun = k if k not in present and d.chance(.2) else d.one(nouns_of[k])
         if noun in taken or k in taken: continue
-        if d.chance(.35):
-            c = h._replace(noun=noun, num=None if h.neg else h.num, neg=h.num is None and d.chance(.3), time=None, place=h.place)
-            if c.neg and c.kind != "place": c = c._replace(place=None)
-        else: c = _clause(d, noun)
-        if c.kind == "rel" and (c.extra in taken or kind_of(c.extra) in closed or kind_of(c.extra) in taken or c.extra in nouns_of): continue
-        c = _dress(d, c, c, None) if d.chance(.5) else c
+        c = _echo(d, h, noun) if d.chance(.35) else _clause(d, noun)
+        if _clashes(c, taken, closed): continue
+        c = _dress(d, c, c) if d.chance(.5) else c
         c = c._replace(definite=c.num is None and (c.neg or c.kind == "prop"))
         if fits(c): return c
 
@@ -264,178 +412,297 @@ def held_out(a:str, b:str) -> bool:
     "Whether two concepts never meet in training (general concepts meet everybody)"
     return not below(b) and int(fingerprint("held out", *sorted((str(a), str(b)))), 16) % 100 < 7
 
-def _claims(c): return [x for x in (c.what, c.place, c.adj, c.extra) if x]
-def _new_pairs(c): return [(c.noun, x) for x in _claims(c) if held_out(c.noun, x)]
+def _new_pairs(c):
+    "The noun with everything said of it that is held out"
+    return [(c.noun, x) for x in (c.what, c.place, c.adj, c.extra) if x and held_out(c.noun, x)]
+
 def _new_contrast(c, h):
-    a, b = getattr(c, _main(c)), getattr(h, _main(h))
-    return c.kind == h.kind and a != b and a in excludes(b) and len(excludes(b)) > 2 and held_out(a, b)
+    "Whether two clauses differ in incompatible predicates that are held out"
+    if c.kind != h.kind: return False
+    a, b = _said(c), _said(h)
+    return a != b and a in excludes(b) and len(excludes(b)) > 2 and held_out(a, b)
+
+def _known(c, split):
+    "Whether a clause may occur in a split"
+    return split not in ("train", "validation") or not _new_pairs(c)
 
 # %% ../nbs/03_controlled.ipynb #1bd0c953
-_alone = dict(act=2, place=2, play=1, eat=1, read=0, wear=0, rel=0, prop=9) # details that a clause needs to make six words by itself
+# how many details a clause needs to make six words by itself
+_alone = dict(act=2, place=2, play=1, eat=1, read=0, wear=0, rel=0, prop=9)
 
 @lru_cache(200_000)
-def _longest(c): return max(len(clause_words(c, l)) for l in ("en", "vi", "zh"))
+def _longest(c):
+    "The length of a clause in the language that needs most words"
+    return max(len(clause_words(c, l)) for l in ("en", "vi", "zh"))
 
-def _details(c): return (c.adj is not None) + (c.place is not None and c.kind != "place") + (c.time is not None)
+def _enough(c):
+    "Whether a clause can be a premise by itself"
+    details = (c.adj is not None) + (c.place is not None and c.kind != "place") + (c.time is not None)
+    return not c.neg and details >= _alone[c.kind]
 
 def _hypothesis(d, split):
+    "A hypothesis that may occur in a split"
     while True:
         h = _clause(d, hypothesis=True)
         if split == "test" or bool(_new_pairs(h)) == (split == "test_unseen"): return h
 
 def _deciding_clause(d, h, label, split):
+    "Move, deciding clause without and with details that do not matter; None if nothing works"
     moves = [(w, m) for w, m in _moves(h, label) if w]
     for _ in range(200):
         move = d.weighted(moves)
         core = _apply(d, move, h)
         if core is None: continue
-        c = _dress(d, core, h, move)
-        if not fits(c) or not fits(core): continue
-        if split in ("train", "validation") and (_new_pairs(c) or _new_contrast(core, h)): continue
+        c = _dress(d, core, h)
+        if not fits(c) or not fits(core) or not _known(c, split): continue
+        if split in ("train", "validation") and _new_contrast(core, h): continue
         return move, core, c
     return None
 
-def _enough(c): return not c.neg and _details(c) >= _alone[c.kind]
-
-def _enriched(d, c, h, split): # more details, so that a clause can stand alone
+def _enriched(d, c, h, split):
+    "More details, so that a clause can stand alone"
     for _ in range(4):
         if _enough(c) or c.neg or c.kind == "prop": break
         x = c
         if h.kind != "prop" and not c.adj and d.chance(.6): x = c._replace(adj=d.one(sayable(c.noun)["prop"]))
-        elif h.time is None and c.time is None: x = c._replace(time=_specific(d, ("today", *below("today")), .3))
-        if fits(x) and not (split in ("train", "validation") and _new_pairs(x)): c = x
+        elif h.time is None and c.time is None: x = c._replace(time=_some_time(d))
+        if fits(x) and _known(x, split): c = x
     return c
 
-def _premise(d, h, core, c, split, most): # the clauses, and which of them decides
-    taken = {c.noun, h.noun} | ({c.extra} if c.kind == "rel" else set())
+# %% ../nbs/03_controlled.ipynb #095fa8c4
+def _plainer(c):
+    "A clause without attribute, place and time, unless they are what it says"
+    return c._replace(adj=c.adj if c.kind == "prop" else None, place=_own_place(c), time=None)
+
+def _nouns(c): return {c.noun, c.extra} if c.kind == "rel" else {c.noun}
+
+def _closed_classes(c, h):
+    "Classes of nouns that would make it unclear whom the hypothesis is about"
     closed = {kind_of(c.noun)} if c.noun != h.noun or c.noun in nouns_of else set()
-    if c.kind == "rel" and (c.extra in nouns_of or (h.kind == "rel" and c.extra != h.extra)): closed.add(kind_of(c.extra))
-    want = d.weighted(((.34, 1), (.36, 2), (.3, 3)))
-    if most is None and want == 1: c = _enriched(d, c, h, split); want = 1 if _enough(c) else 2
-    clauses, size = [c], _longest(c)
-    for _ in range(min(want, most or 3)-1):
-        for _ in range(30):
-            x = _distractor(d, taken, closed, h)
-            if x is None or (split in ("train", "validation") and _new_pairs(x)): continue
-            if size + _longest(x) > 26: x = x._replace(adj=x.adj if x.kind == "prop" else None, place=x.place if x.kind == "place" else None, time=None)
-            if size + _longest(x) <= 27: break
-        else: break
-        clauses.append(x); size += _longest(x); taken |= {x.noun} | ({x.extra} if x.kind == "rel" else set())
+    if c.kind == "rel" and (c.extra in nouns_of or (h.kind == "rel" and c.extra != h.extra)):
+        closed.add(kind_of(c.extra))
+    return closed
+
+def _one_more(d, taken, closed, h, split, size):
+    "A distractor that still has room in the premise, or None"
+    for _ in range(30):
+        x = _distractor(d, taken, closed, h)
+        if x is None or not _known(x, split): continue
+        if size + _longest(x) > 26: x = _plainer(x)
+        if size + _longest(x) <= 27: return x
+
+def _distractors(d, c, h, split, n):
+    "Up to `n` clauses about others"
+    taken, closed = _nouns(c) | {h.noun}, _closed_classes(c, h)
+    out, size = [], _longest(c)
+    for _ in range(n):
+        x = _one_more(d, taken, closed, h, split, size)
+        if x is None: break
+        out.append(x)
+        size += _longest(x)
+        taken |= _nouns(x)
         if x.noun in nouns_of: closed.add(x.noun)
+    return out
+
+_joints = {1: ((),), 2: (("and",), ("stop",)), 3: (("comma", "and"), ("stop", "and"), ("and", "stop"))}
+
+def _premise(d, h, c, split, most):
+    "The clauses, which of them decides, what joins them, and the deciding clause; None if too short"
+    want = d.weighted(((.34, 1), (.36, 2), (.3, 3)))
+    if most is None and want == 1:
+        c = _enriched(d, c, h, split)
+        want = 1 if _enough(c) else 2
+    clauses = [c] + _distractors(d, c, h, split, min(want, most or 3)-1)
     if most is None and len(clauses) == 1 and not _enough(c): return None
     at = int(d()*len(clauses))
     clauses[0], clauses[at] = clauses[at], clauses[0]
-    joints = {1: ((),), 2: (("and",), ("stop",)), 3: (("comma", "and"), ("stop", "and"), ("and", "stop"))}[len(clauses)]
-    return tuple(clauses), at, d.one(joints), c
+    return tuple(clauses), at, d.one(_joints[len(clauses)]), c
 
 # %% ../nbs/03_controlled.ipynb #de6cdbbe
-_full = dict(act={"verb"}, place={"place"}, prop={"adj"}, eat={"verb", "obj"}, play={"verb", "obj"}, read={"verb", "obj"}, wear={"verb", "obj", "oadj"}, rel={"verb", "obj"})
+_full = dict(act={"verb"}, place={"place"}, prop={"adj"}, eat={"verb", "obj"}, play={"verb", "obj"},
+             read={"verb", "obj"}, wear={"verb", "obj", "oadj"}, rel={"verb", "obj"})
 _contrast = dict(_full, eat={"obj"}, play={"obj"}, read={"obj"}, wear={"obj", "oadj"}, rel={"verb"})
-_function = dict(noun={"det", "cls"}, num={"det", "cls"}, verb={"be"}, obj={"odet", "ocls"}, oadj={"oadet", "odet", "ocls"}, place={"prep", "pdet"}, time={"tdet"}, adj={"adet", "be"}, neg={"be"})
+_function = dict(noun={"det", "cls"}, num={"det", "cls"}, verb={"be"}, obj={"odet", "ocls"},
+                 oadj={"oadet", "odet", "ocls"}, place={"prep", "pdet"}, time={"tdet"}, adj={"adet", "be"},
+                 neg={"be"})
+_swaps = ("swap_roles", "deny_swapped")
 
-def _slots(label, move, core, h): # the deciding slots: (keys in the premise, keys in the hypothesis)
-    also = [(set(), {k}) for k in ("place", "time") if getattr(h, k) and h.kind != k and getattr(core, k) is None] if move in ("missing", "deny_other") else []
-    return _decides(label, move, core, h) + also
+def _neg(c): return {"neg"} if c.neg else set()
+
+def _details(h):
+    "Place and time of a hypothesis, where they are not its predicate"
+    return [k for k in ("place", "time") if getattr(h, k) and h.kind != k]
+
+def _one_slot(move):
+    "The slot of a move that is about a single slot"
+    verb, _, name = move.partition("_")
+    key = "num" if name == "number" else name
+    return set() if verb == "missing" else {key}, {key}
 
 def _decides(label, move, core, h):
-    neg = lambda c: {"neg"} if c.neg else set()
+    "The deciding slots of a move"
     full, contrast = _full[h.kind], _contrast[h.kind]
-    if move == "exclude" or move == "deny_other": return [(contrast | neg(core), contrast | neg(h))]
-    if move == "general": return [(contrast, contrast | neg(h))]
-    if move in ("deny", "affirm") and label == "contradiction": return [(full | neg(core), full | neg(h))]
-    if move in ("swap_roles", "deny_swapped"): return [({"noun", "verb", "obj"} | neg(core), {"noun", "verb", "obj"} | neg(h))]
-    if move == "missing": return [(set(), full | neg(h))]
+    if move in ("exclude", "deny_other"): return [(contrast | _neg(core), contrast | _neg(h))]
+    if move == "general": return [(contrast, contrast | _neg(h))]
+    if move in _swaps: return [({"noun", "verb", "obj"} | _neg(core), {"noun", "verb", "obj"} | _neg(h))]
+    if move == "missing": return [(set(), full | _neg(h))]
     if move == "general_noun": return []
-    if move.startswith(("other_", "general_", "missing_")):
-        k = {"number": "num"}.get(move.split("_")[1], move.split("_")[1])
-        return [(set() if move.startswith("missing") else {k}, {k})]
-    return [({"num"}, {"num"})]*(h.num is not None) + [(full | neg(core), full | neg(h))] + [({k}, {k}) for k in ("place", "time") if getattr(h, k) and h.kind != k]
+    if move.startswith(("other_", "general_", "missing_")): return [_one_slot(move)]
+    predicate = [(full | _neg(core), full | _neg(h))]
+    if label == "contradiction": return predicate
+    number = [({"num"}, {"num"})] if h.num is not None else []
+    return number + predicate + [({k}, {k}) for k in _details(h)]
 
-def _runs(keys, content): # maximal stretches of words with these keys or the function words that go with them
-    allowed = content.union(*(_function[k] for k in content)) if content else set()
+def _slots(label, move, core, h):
+    "The deciding slots: (keys in the premise, keys in the hypothesis)"
+    slots = _decides(label, move, core, h)
+    if move not in ("missing", "deny_other"): return slots
+    return slots + [(set(), {k}) for k in _details(h) if getattr(core, k) is None]
+
+# %% ../nbs/03_controlled.ipynb #0c7ccebc
+def _find(keyed, key):
+    "The words that carry a key"
+    return [i for i, keys in keyed if key in keys]
+
+def _runs(keyed, content):
+    "Maximal stretches of words with these keys or the function words that go with them"
+    allowed = content.union(*(_function[k] for k in content))
     runs, current = [], []
-    for i, ks in keys + [(None, set())]:
-        if ks & allowed and not (ks - allowed) & content_keys and (not current or i == current[-1][0]+1): current.append((i, ks)); continue
+    for i, keys in keyed + [(None, set())]:
+        belongs = bool(keys & allowed) and not (keys - allowed) & content_keys
+        if belongs and (not current or i == current[-1][0]+1):
+            current.append((i, keys))
+            continue
         if any(k & content for _, k in current): runs.append((current[0][0], current[-1][0]))
-        current = [(i, ks)] if i is not None and ks & allowed and not (ks - allowed) & content_keys else []
+        current = [(i, keys)] if belongs else []
     return runs
 
-def _cross(words, a, b): # word by word where both sides are the same words, else everybody with everybody
+def _span_pairs(pk, hk, p, q):
+    "Every stretch in the premise with every stretch in the hypothesis"
+    return {(a, b) for a in _runs(pk, p) for b in _runs(hk, q)}
+
+def _cross(words, a, b):
+    "Word by word where both sides are the same words, else everybody with everybody"
     same = len(a) == len(b) and [words[i].lower() for i in a] == [words[j].lower() for j in b]
     return set(zip(a, b)) if same else {(i, j) for i in a for j in b}
 
-def _truth(words, pk, hk, slots, swapped): # gold, anchors and deciding words; pk and hk list (index, keys) of the deciding clause and the hypothesis
-    find = lambda keyed, k: [i for i, ks in keyed if k in ks]
-    anchor = find(pk, "obj" if swapped else "noun") + find(hk, "noun")
-    deciding, pairs, spans = set(), set(), set()
-    join = [("noun", "obj"), ("obj", "noun"), ("verb", "verb")] if swapped else []
-    if not swapped:
-        pairs |= _cross(words, find(pk, "noun"), find(hk, "noun"))
-        noun = {"noun", "num"} if any("num" in s[0] and "num" in s[1] for s in slots) else {"noun"}
-        spans |= {(a, b) for a in _runs(pk, noun) for b in _runs(hk, noun)}
-    for p, q in slots:
-        deciding |= {i for k in p for i in find(pk, k)} | {i for k in q for i in find(hk, k)}
-        for a, b in (join or [(k, k) for k in p & q]):
-            pairs |= _cross(words, find(pk, a), find(hk, b))
-            if swapped: spans |= {(x, y) for x in _runs(pk, {a} | ({"neg"} & p if a == "verb" else set())) for y in _runs(hk, {b} | ({"neg"} & q if b == "verb" else set()))}
-        if "neg" in p and "neg" not in q: pairs |= {(i, j) for i in find(pk, "neg") for k in (q - {"noun"}) for j in find(hk, k)}
-        if "neg" in q and "neg" not in p: pairs |= {(i, j) for j in find(hk, "neg") for k in (p - {"noun"}) for i in find(pk, k)}
-        if not swapped and p and "num" not in p: spans |= {(a, b) for a in _runs(pk, set(p)) for b in _runs(hk, set(q))}
-    deciding -= set(anchor)
-    return Gold(tokens=deciding | set(anchor), pairs=pairs, spans=spans), sorted(anchor), sorted(deciding)
+def _neg_pairs(pk, hk, p, q):
+    "A negation on one side only, with the words it is compared with"
+    if ("neg" in p) == ("neg" in q): return set()
+    if "neg" in p: return {(i, j) for k in q - {"noun"} for i in _find(pk, "neg") for j in _find(hk, k)}
+    return {(i, j) for k in p - {"noun"} for i in _find(pk, k) for j in _find(hk, "neg")}
 
-def _reason(move, core, h): # one word for the kind of reason
-    if move in ("swap_roles", "deny_swapped"): return "role"
+def _swapped_truth(words, pk, hk, slots):
+    "Pairs and spans where the roles are the other way round: each noun with its other mention"
+    pairs, spans = set(), set()
+    for p, q in slots:
+        for a, b in (("noun", "obj"), ("obj", "noun"), ("verb", "verb")):
+            pairs |= _cross(words, _find(pk, a), _find(hk, b))
+            no = a == "verb"
+            spans |= _span_pairs(pk, hk, {a} | ({"neg"} & p if no else set()), {b} | ({"neg"} & q if no else set()))
+        pairs |= _neg_pairs(pk, hk, p, q)
+    return pairs, spans
+
+def _aligned_truth(words, pk, hk, slots):
+    "Pairs and spans of the anchors and of every deciding slot"
+    counted = any("num" in p and "num" in q for p, q in slots)
+    pairs = _cross(words, _find(pk, "noun"), _find(hk, "noun"))
+    spans = _span_pairs(pk, hk, *[{"noun", "num"} if counted else {"noun"}]*2)
+    for p, q in slots:
+        for k in p & q: pairs |= _cross(words, _find(pk, k), _find(hk, k))
+        pairs |= _neg_pairs(pk, hk, p, q)
+        if p and "num" not in p: spans |= _span_pairs(pk, hk, set(p), set(q))
+    return pairs, spans
+
+def _truth(words, pk, hk, slots, swapped):
+    "Gold, anchors and deciding words"
+    anchor = _find(pk, "obj" if swapped else "noun") + _find(hk, "noun")
+    deciding = set()
+    for p, q in slots:
+        deciding.update(*(_find(pk, k) for k in p), *(_find(hk, k) for k in q))
+    pairs, spans = (_swapped_truth if swapped else _aligned_truth)(words, pk, hk, slots)
+    gold = Gold(tokens=deciding | set(anchor), pairs=pairs, spans=spans)
+    return gold, sorted(anchor), sorted(deciding - set(anchor))
+
+# %% ../nbs/03_controlled.ipynb #ec882bb9
+def _reason_to_exclude(h):
+    "What kind of predicates exclude each other"
+    if h.kind == "place": return "place"
+    if h.kind == "wear" or scale(h.adj) == "colour": return "colour"
+    return "object" if h.kind in ("eat", "play", "read") else "antonym"
+
+def _reason(move, core, h):
+    "One word for the kind of reason"
+    if move in _swaps: return "role"
     if move in ("deny", "affirm", "deny_other"): return "negation"
     if move.startswith("missing"): return "detail"
     if move.endswith("_number"): return "number"
     if move == "other_place": return "place"
     if move.startswith("general"): return "detail" if move == "general" and h.kind == "wear" else "hyponym"
-    if move == "exclude":
-        return "place" if h.kind == "place" else "colour" if h.kind == "wear" or scale(h.adj) == "colour" else "object" if h.kind in ("eat", "play", "read") else "antonym"
-    changed = [x for x, a, b in zip(Clause._fields, core, h) if a != b and x not in ("definite", "extra" if h.kind == "wear" else "")]
-    return "restatement" if not changed else "number" if changed == ["num"] else "hypernym"
+    if move == "exclude": return _reason_to_exclude(h)
+    ignored = ("definite", "extra") if h.kind == "wear" else ("definite",)
+    changed = [x for x, a, b in zip(Clause._fields, core, h) if a != b and x not in ignored]
+    if not changed: return "restatement"
+    return "number" if changed == ["num"] else "hypernym"
 
 # %% ../nbs/03_controlled.ipynb #74c452c8
 nli_labels = ("entailment", "neutral", "contradiction")
 
-def _nli(rng, lang, split, clauses, aligned):
-    if clauses not in (None, 1, 2, 3): raise ValueError(f"clauses is the largest number of clauses of a premise, 1, 2 or 3, got {clauses!r}")
-    d = Draw(rng); h = _hypothesis(d, split); label = d.one(nli_labels)
+def _plan(d, split, clauses):
+    "Hypothesis, label, move, deciding clause and premise: everything but the words"
+    h, label = _hypothesis(d, split), d.one(nli_labels)
     while True:
         decided = _deciding_clause(d, h, label, split)
-        if decided is None: h = _hypothesis(d, split); continue
+        if decided is None:
+            h = _hypothesis(d, split)
+            continue
         move, core, c = decided
-        made = _premise(d, h, core, c, split, clauses)
-        if made: break
-    premise, at, joints, c = made
-    return _render(lang, premise, at, joints, h, label, move, core, c, aligned)
+        made = _premise(d, h, c, split, clauses)
+        if made: return h, label, move, core, made
+
+def _starts(where, n):
+    "First word of every clause, and where the premise ends"
+    return [*(a for a, _ in where), n]
 
 def _links(premise, joints, h, keys, where, hkeys, lang):
+    "Word alignment with English: clause by clause, then the hypothesis"
     if lang == "en": return {(i, i) for i in range(len(keys)+len(hkeys))}
-    en, enh = text_words(premise, joints, "en"), text_words((h,), (), "en")
-    ends = lambda w, n: [*(a for a, _ in w), n]
-    a, b = ends(en[2], len(en[0])), ends(where, len(keys))
-    links = {(a[n]+i, b[n]+j) for n in range(len(premise)) for i, j in link_words(en[1][a[n]:a[n+1]], keys[b[n]:b[n+1]])}
-    return links | {(a[-1]+i, b[-1]+j) for i, j in link_words(enh[1], hkeys)}
+    _, en_keys, en_where = text_words(premise, joints, "en")
+    _, en_hkeys, _ = text_words((h,), (), "en")
+    a, b = _starts(en_where, len(en_keys)), _starts(where, len(keys))
+    links = set()
+    for n in range(len(premise)):
+        own = link_words(en_keys[a[n]:a[n+1]], keys[b[n]:b[n+1]])
+        links |= {(a[n]+i, b[n]+j) for i, j in own}
+    return links | {(a[-1]+i, b[-1]+j) for i, j in link_words(en_hkeys, hkeys)}
 
-def _render(lang, premise, at, joints, h, label, move, core, c, aligned):
-    words, keys, where = text_words(premise, joints, lang); m = len(words)
+def _nli(rng, lang, split, clauses, aligned):
+    "One instance; `aligned`: with word links to English"
+    if clauses not in (None, 1, 2, 3):
+        raise ValueError(f"clauses is the largest number of clauses of a premise, 1, 2 or 3, got {clauses!r}")
+    h, label, move, core, (premise, at, joints, c) = _plan(Draw(rng), split, clauses)
+    words, keys, where = text_words(premise, joints, lang)
     hwords, hkeys, _ = text_words((h,), (), lang)
-    a, b = where[at]
-    pk = [(i, keys[i]) for i in range(a, b+1)]; hk = [(m+i, ks) for i, ks in enumerate(hkeys)]
-    gold, anchor, deciding = _truth(words+hwords, pk, hk, _slots(label, move, core, h), move in ("swap_roles", "deny_swapped"))
-    meta = dict(reason=_reason(move, core, h), move=move, negated=[c.neg, h.neg], anchor=anchor, deciding=deciding, unseen=bool(_new_pairs(h) or _new_pairs(c) or _new_contrast(core, h)),
-                clauses=[dict(words=list(w), noun=x.noun, kind=x.kind, decides=n == at) for n, (x, w) in enumerate(zip(premise, where))])
-    links = None if aligned is False else _links(premise, joints, h, keys, where, hkeys, lang)
+    first, last = where[at]
+    pk = [(i, keys[i]) for i in range(first, last+1)]
+    hk = list(enumerate(hkeys, len(words)))
+    gold, anchor, deciding = _truth(words+hwords, pk, hk, _slots(label, move, core, h), move in _swaps)
+    told = [dict(words=list(w), noun=x.noun, kind=x.kind, decides=n == at)
+            for n, (x, w) in enumerate(zip(premise, where))]
+    meta = dict(reason=_reason(move, core, h), move=move, negated=[c.neg, h.neg], anchor=anchor, deciding=deciding,
+                unseen=bool(_new_pairs(h) or _new_pairs(c) or _new_contrast(core, h)), clauses=told)
+    links = _links(premise, joints, h, keys, where, hkeys, lang) if aligned else None
     return Instance.from_words((words, hwords), label, lang, "unnamed", gold=gold, links=links, meta=meta)
 
-@corpora("controlled-nli", langs=("en",), labels=nli_labels, splits=splits, options=("clauses",), description="natural language inference, English")
+# %% ../nbs/03_controlled.ipynb #e0997673
+@corpora("controlled-nli", langs=("en",), labels=nli_labels, splits=splits, options=("clauses",),
+         description="natural language inference, English")
 def controlled_nli(rng, lang, split, index, clauses=None):
     "Premise and hypothesis in English"
     return _nli(rng, lang, split, clauses, False)
 
-@corpora("controlled-xnli", langs=languages, labels=nli_labels, splits=splits, options=("clauses",), description="the same in seven languages, with word alignments")
+@corpora("controlled-xnli", langs=languages, labels=nli_labels, splits=splits, options=("clauses",),
+         description="the same in seven languages, with word alignments")
 def controlled_xnli(rng, lang, split, index, clauses=None):
     "Premise and hypothesis in seven languages"
     return _nli(rng, lang, split, clauses, True)

@@ -26,16 +26,16 @@ def lexicon(lang:str, # a language code, or `concepts` for what does not depend 
 # %% ../nbs/03a_grammar.ipynb #5da1c5db
 class Clause(NamedTuple):
     "One statement, as concepts"
-    noun: str             # who or what it is about
-    num: str|None = None  # None for one, else two, three, four, five or some
-    kind: str = "act"     # act, place, prop, eat, play, read, wear or rel
-    what: str|None = None # action, object or garment
-    extra: str|None = None# colour of the garment, or the noun acted upon
-    neg: bool = False     # denied
-    place: str|None = None
-    time: str|None = None
-    adj: str|None = None  # the property: predicate of a `prop` clause, attribute in all others
-    definite: bool = False# the dog, not a dog
+    noun: str              # who or what it is about
+    num: str|None = None   # None for one, else two, three, four, five or some
+    kind: str = "act"      # act, place, prop, eat, play, read, wear or rel
+    what: str|None = None  # action, object or garment
+    extra: str|None = None # colour of the garment, or the noun acted upon
+    neg: bool = False      # denied
+    place: str|None = None # where
+    time: str|None = None  # when
+    adj: str|None = None   # the property: predicate of a `prop` clause, attribute in all others
+    definite: bool = False # the dog, not a dog
 
 # %% ../nbs/03a_grammar.ipynb #7a885d13
 content_keys = frozenset("noun num verb obj oadj adj place time neg".split())
@@ -52,8 +52,8 @@ def phrase(markup:str,     # words with keys after a bar
     return tuple(out)
 
 # %% ../nbs/03a_grammar.ipynb #f947f688
-def adjective(lang, adj, noun=None): # forms of an adjective, which may depend on the noun
-    "The entry of an adjective (French *grande*, but *grosse moto*)"
+def adjective(lang, adj, noun=None):
+    "The entry of an adjective, which may depend on the noun (French *grande*, but *grosse moto*)"
     L = lexicon(lang)
     return L.get("adjectives_of", {}).get(noun, {}).get(adj) or L["adjectives"][adj]
 
@@ -62,8 +62,9 @@ def attribute(lang, adj, g, plural, definite, acc, noun=None) -> tuple: # of (wo
     a = adjective(lang, adj, noun)
     if isinstance(a, str): return phrase(a, "adj")
     if "attr" in a: return phrase(a["attr"])
-    if lang == "de": return phrase(a["weak"] if definite or plural else a["acc"] if acc and g == "m" else a[g], "adj")
-    return phrase(a[g].split()[plural], "adj")
+    if lang != "de": return phrase(a[g].split()[plural], "adj")
+    if definite or plural: return phrase(a["weak"], "adj")
+    return phrase(a["acc"] if acc and g == "m" else a[g], "adj")
 
 @lru_cache(None)
 def predicative(lang, adj, g, plural, neg, noun=None) -> tuple: # of (word, keys)
@@ -77,45 +78,62 @@ def predicative(lang, adj, g, plural, neg, noun=None) -> tuple: # of (word, keys
 # %% ../nbs/03a_grammar.ipynb #da19ef78
 _vowels = "aeiouéèêâ"
 
+def _before_vowel(lang, word, nxt):
+    "The form of a word before a vowel or a silent h"
+    if lang == "en": return "an" if word == "a" else word
+    if word == "vieux" and nxt in ("homme", "animal"): word = "vieil"
+    return lexicon("fr")["elided"].get(word, word)
+
 def _touch_up(lang, words):
     "English a/an, French elision and *vieil*"
     if lang not in ("en", "fr"): return words
     words = list(words)
     for i in range(len(words)-1):
-        (w, k), nxt = words[i], words[i+1][0]
-        if nxt[0] not in _vowels and nxt not in ("homme", "hommes"): continue
-        if lang == "en": w = "an" if w == "a" else w
-        else: w = lexicon("fr")["elided"].get(w, "vieil" if w == "vieux" and nxt in ("homme", "animal") else w)
-        words[i] = (w, k)
+        (word, keys), nxt = words[i], words[i+1][0]
+        if nxt[0] in _vowels or nxt in ("homme", "hommes"): words[i] = (_before_vowel(lang, word, nxt), keys)
     return tuple(words)
 
-_object_key = {"noun": "obj", "det": "odet", "cls": "ocls", "adj": "oadj", "adet": "oadet", "neg": "neg"}
+def _number(lang, num, g):
+    "A number word, by gender where the language has one"
+    q = lexicon(lang)["numbers"][num]
+    return q if isinstance(q, str) else q[g]
+
+def _noun_form(noun, plural, acc):
+    "The inflected noun"
+    if acc and "acc" in noun: return noun["acc"]
+    return noun["pl"] if plural and "pl" in noun else noun["sg"]
 
 def _fill(lang, pattern, noun, determiner, num, adj, definite, acc, no=None, name=None):
-    L, g, plural = lexicon(lang), noun.get("g"), num is not None
-    before = adj and lang == "fr" and adjective(lang, adj, name).get("before", False)
+    "The words of a noun phrase, slot by slot"
+    g, plural = noun.get("g"), num is not None
+    before = bool(adj and lang == "fr" and adjective(lang, adj, name).get("before", False))
     out = []
     for slot in pattern.split():
         if slot == "D": out += phrase(noun.get("def", "") if lang == "tr" else determiner)
         elif slot == "K": out += phrase(no)
-        elif slot == "Q": q = L["numbers"][num]; out += phrase(q if isinstance(q, str) else q[g], "num")
+        elif slot == "Q": out += phrase(_number(lang, num, g), "num")
         elif slot == "C": out += phrase(noun.get("cls", ""), "cls")
-        elif slot in "AP": out += attribute(lang, adj, g, plural, definite, acc, name) if adj and (slot == "P") == bool(before) else ()
-        elif slot == "N": out += phrase(noun["acc"] if acc and "acc" in noun else noun["pl"] if plural and "pl" in noun else noun["sg"], "noun")
+        elif slot in "AP":
+            if adj and (slot == "P") == before: out += attribute(lang, adj, g, plural, definite, acc, name)
+        elif slot == "N": out += phrase(_noun_form(noun, plural, acc), "noun")
         else: out += phrase(slot)
     return _touch_up(lang, tuple(out))
 
-def _as_object(words): return tuple((w, frozenset(_object_key[k] for k in keys)) for w, keys in words)
+# %% ../nbs/03a_grammar.ipynb #560f219d
+_object_key = {"noun": "obj", "det": "odet", "cls": "ocls", "adj": "oadj", "adet": "oadet", "neg": "neg"}
 
-def _determiner(lang, name, g):
-    d = lexicon(lang).get("determiners", {}).get(name, "")
+def _as_object(words):
+    "The same words with the keys of an object"
+    return tuple((w, frozenset(_object_key[k] for k in keys)) for w, keys in words)
+
+def _determiner(lang, names, g):
+    "The first of these determiners that the language has"
+    determiners = lexicon(lang).get("determiners", {})
+    d = next((determiners[x] for x in names if x in determiners), "")
     return d if isinstance(d, str) else d[g]
 
 @lru_cache(None)
-def _sort(noun): return "thing" if noun in ("vehicle", *lexicon("concepts")["kinds_of"]["vehicle"]) else "living"
-
-@lru_cache(None)
-def _life(noun): return "animal" if noun in ("animal", *lexicon("concepts")["kinds_of"]["animal"]) else "person"
+def _is_a(noun, kind): return noun in (kind, *lexicon("concepts")["kinds_of"][kind])
 
 @lru_cache(None)
 def noun_phrase(lang:str,            # language
@@ -126,75 +144,96 @@ def noun_phrase(lang:str,            # language
                 acc:bool=False,      # as the object of a verb
                ) -> tuple: # of (word, keys)
     "Subject or object of a clause"
-    L = lexicon(lang); n = L["nouns"][noun]; form = "def" if definite else "indef"
+    L = lexicon(lang)
+    n, form = L["nouns"][noun], "def" if definite else "indef"
     names = [f"{form}.acc", form] if acc else [form]
-    if _sort(noun) == "thing": names = [f"thing.{x}" for x in names] + names
-    name = next((x for x in names if x in L.get("determiners", {})), form)
-    words = _fill(lang, L["np"]["num" if num else form], n, _determiner(lang, name, n.get("g")), num, adj, definite, acc, name=noun)
+    if _is_a(noun, "vehicle"): names = [f"thing.{x}" for x in names] + names
+    determiner = _determiner(lang, names, n.get("g"))
+    words = _fill(lang, L["np"]["num" if num else form], n, determiner, num, adj, definite, acc, name=noun)
     return _as_object(words) if acc else words
 
 @lru_cache(None)
 def garment_phrase(lang, garment, colour, neg) -> tuple: # of (word, keys)
     "What somebody wears"
-    L = lexicon(lang); n = L["garments"][garment]
-    det = next((x for x in ("thing.indef.acc", "indef.acc", "indef") if x in L.get("determiners", {})), "indef")
-    pattern = L["garment_np"][2 if neg and not colour and len(L["garment_np"]) > 2 else neg]
-    words = _fill(lang, pattern, n, _determiner(lang, det, n.get("g")), None, colour, False, True, no=_determiner(lang, "no.acc", n.get("g")))
-    return _as_object(words)
+    L = lexicon(lang)
+    n, patterns = L["garments"][garment], L["garment_np"]
+    pattern = patterns[2] if neg and not colour and len(patterns) > 2 else patterns[neg]
+    some = _determiner(lang, ("thing.indef.acc", "indef.acc", "indef"), n.get("g"))
+    no = _determiner(lang, ("no.acc",), n.get("g"))
+    return _as_object(_fill(lang, pattern, n, some, None, colour, False, True, no=no))
 
 # %% ../nbs/03a_grammar.ipynb #aeeee695
 @lru_cache(None)
 def _verb(lang, verb, cues, plural, neg):
-    L = lexicon(lang); v = L["verbs"][verb]
+    "A verb, in the form that its cues (object, who acts, whether a place is told), number or polarity ask for"
+    L = lexicon(lang)
+    v = L["verbs"][verb]
     if isinstance(v, dict): v = next(v[c] for c in cues if c in v)
     if isinstance(v, str): return phrase(v, "verb")
-    polarity = L["verb_forms"] == "polarity"
-    return phrase(v[neg if polarity else plural], "neg,verb" if polarity and neg else "verb")
+    if L["verb_forms"] == "polarity": return phrase(v[neg], "neg,verb" if neg else "verb")
+    return phrase(v[plural], "verb")
 
 @lru_cache(None)
 def _object(lang, obj, neg):
+    "What is eaten, played or read"
     o = lexicon(lang)["objects"][obj]
     return phrase(o if isinstance(o, str) else o[neg])
 
 @lru_cache(None)
 def _pattern(lang, kind, neg, place):
-    P = lexicon(lang)["patterns"]; kind = "obj" if kind in ("eat", "play", "read") else kind
-    return tuple(P[f"{kind}@" if place and f"{kind}@" in P else kind][neg].split())
+    "The order of words of a kind of clause"
+    patterns = lexicon(lang)["patterns"]
+    if kind in ("eat", "play", "read"): kind = "obj"
+    return tuple(patterns[f"{kind}@" if place and f"{kind}@" in patterns else kind][neg].split())
 
 @lru_cache(None)
 def _place(lang, place, verb):
-    along, words = lexicon(lang).get("along", {}), phrase(lexicon(lang)["places"][place])
-    return tuple((along.get(w, w), k) for w, k in words) if verb in along.get("verbs", ()) else words
+    "A place with its preposition, which a verb of motion may change"
+    words, along = phrase(lexicon(lang)["places"][place]), lexicon(lang).get("along", {})
+    if verb not in along.get("verbs", ()): return words
+    return tuple((along.get(w, w), keys) for w, keys in words)
 
 @lru_cache(None)
 def _copula(lang, adj, plural):
-    L = lexicon(lang); a = L["adjectives"][adj] if adj else ""
+    "The copula, which may depend on the adjective (Spanish *es* and *está*)"
+    L = lexicon(lang)
+    a = L["adjectives"][adj] if adj else ""
     return phrase(a["be"].split()[plural], "be") if "be" in a else phrase(L["be"][plural])
+
+# %% ../nbs/03a_grammar.ipynb #05de8213
+def _cues(c):
+    "What a verb may depend on, most particular first"
+    if c.kind == "rel": first = "thing" if _is_a(c.extra, "vehicle") else "living"
+    else: first = c.what
+    return first, "animal" if _is_a(c.noun, "animal") else "person", "somewhere" if c.place else "anywhere"
+
+def _object_words(c, lang):
+    "The object of a clause"
+    if c.kind == "rel": return noun_phrase(lang, c.extra, definite=c.definite, acc=True)
+    if c.kind == "wear": return garment_phrase(lang, c.what, c.extra, c.neg)
+    return _object(lang, c.what, c.neg)
+
+def _slot_words(slot, c, lang):
+    "The words of one slot of a clause"
+    L, plural, prop = lexicon(lang), c.num is not None, c.kind == "prop"
+    if slot == "S": return noun_phrase(lang, c.noun, c.num, None if prop else c.adj, c.definite)
+    if slot == "V": return _verb(lang, c.what if c.kind in ("act", "rel") else c.kind, _cues(c), plural, c.neg)
+    if slot == "B": return _copula(lang, c.adj if prop else None, plural)
+    if slot == "A": return predicative(lang, c.adj, L["nouns"][c.noun].get("g"), plural, c.neg, c.noun)
+    if slot == "L": return _place(lang, c.place, c.what) if c.place else ()
+    if slot == "M": return phrase(L["places"][c.place])[1:]
+    if slot == "Z": return phrase(L["particles"].get(c.what, ""))
+    if slot == "T": return phrase(L["times"][c.time]) if c.time else ()
+    return _object_words(c, lang) if slot == "O" else phrase(slot)
 
 def clause_words(c:Clause, # what to say
                  lang:str, # in which language
                  existential:bool=True, # *there is*, where the language prefers it
-                ) -> tuple: # of (word, keys)
+                ) -> list: # of (word, keys)
     "The words of a clause, without capital letter and full stop"
-    L, plural, prop = lexicon(lang), c.num is not None, c.kind == "prop"
-    cues = (_sort(c.extra) if c.kind == "rel" else c.what, _life(c.noun), "somewhere" if c.place else "anywhere")
-    there = existential and c.kind == "place" and not c.neg and not c.definite and "there" in L["patterns"]
-    out = []
-    for slot in _pattern(lang, "there" if there else c.kind, c.neg, c.place is not None and c.kind != "place"):
-        if slot == "S": out += noun_phrase(lang, c.noun, c.num, None if prop else c.adj, c.definite)
-        elif slot == "V": out += _verb(lang, c.what if c.kind in ("act", "rel") else c.kind, cues, plural, c.neg)
-        elif slot == "B": out += _copula(lang, c.adj if prop else None, plural)
-        elif slot == "A": out += predicative(lang, c.adj, L["nouns"][c.noun].get("g"), plural, c.neg, c.noun)
-        elif slot == "L": out += _place(lang, c.place, c.what) if c.place else ()
-        elif slot == "M": out += phrase(L["places"][c.place])[1:]
-        elif slot == "Z": out += phrase(L["particles"].get(c.what, ""))
-        elif slot == "T": out += phrase(L["times"][c.time]) if c.time else ()
-        elif slot == "O":
-            if c.kind == "rel": out += noun_phrase(lang, c.extra, definite=c.definite, acc=True)
-            elif c.kind == "wear": out += garment_phrase(lang, c.what, c.extra, c.neg)
-            else: out += _object(lang, c.what, c.neg)
-        else: out += phrase(slot)
-    return out
+    there = existential and c.kind == "place" and not c.neg and not c.definite and "there" in lexicon(lang)["patterns"]
+    pattern = _pattern(lang, "there" if there else c.kind, c.neg, c.place is not None and c.kind != "place")
+    return [word for slot in pattern for word in _slot_words(slot, c, lang)]
 
 # %% ../nbs/03a_grammar.ipynb #bed893ad
 def capital(word:str, lang:str) -> str:
@@ -209,16 +248,15 @@ def text_words(clauses,  # one to three clauses
                lang:str, # language
               ) -> tuple: # the words, their keys, and first and last word of every clause
     "The words of a text"
-    L = lexicon(lang)
-    words, keys, where, start = [], [], [], True
+    L, words, keys, where, start = lexicon(lang), [], [], [], True
     said = [clause_words(c, lang) for c in clauses]
     if sum(map(len, said)) + len(said) > longest: said = [clause_words(c, lang, existential=False) for c in clauses]
-    for i, own in enumerate(said):
+    for own, joint in zip(said, (*joints, *["stop"]*len(said))):
         where.append((len(words), len(words)+len(own)-1))
-        joint = joints[i] if i < len(joints) else "stop"
-        words += [w for w, _ in own]; keys += [k for _, k in own]
+        for w, k in (*own, *phrase(L[joint])):
+            words.append(w)
+            keys.append(k)
         if start: words[where[-1][0]] = capital(own[0][0], lang)
-        for w, k in phrase(L[joint]): words.append(w); keys.append(k)
         start = joint == "stop"
     return words, keys, where
 
