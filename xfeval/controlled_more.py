@@ -9,16 +9,17 @@ __all__ = ['names', 'countries', 'continents', 'occupations', 'products', 'goods
            'others', 'agents', 'objects', 'topical_verbs', 'figures', 'anyone', 'shared_verbs', 'manners', 'anything',
            'cities', 'days', 'calm_headlines', 'closings', 'residents', 'things', 'colours', 'painted', 'spots',
            'relatives', 'causes', 'duties', 'animals', 'questions', 'where_phrases', 'time_phrases', 'manner_phrases',
-           'scenery', 'openings', 'links', 'treatments', 'controls', 'outcomes', 'increased', 'decreased', 'unchanged',
-           'effects', 'conditions', 'reports', 'background', 'methods', 'remarks', 'endings', 'crafts', 'title_words',
-           'instruments', 'houses', 'prizes', 'all_cities', 'births', 'careers', 'enquiries', 'habits', 'pick', 'draw',
-           'chance', 'fill', 'plain', 'written', 'runs', 'linked', 'truth', 'assemble', 'seen', 'hidden', 'marked',
-           'held_out', 'controlled_fever', 'sentences', 'read_facts', 'solve_fever', 'check_corpus',
-           'controlled_sentiment', 'solve_sentiment', 'controlled_topic', 'solve_topic', 'controlled_mrc', 'solve_mrc',
-           'controlled_evinf', 'solve_evinf', 'controlled_qa', 'mentions', 'solve_qa']
+           'scenery', 'openings', 'introductions', 'links', 'treatments', 'controls', 'outcomes', 'increased',
+           'decreased', 'unchanged', 'effects', 'conditions', 'reports', 'background', 'methods', 'remarks', 'endings',
+           'crafts', 'title_words', 'instruments', 'houses', 'prizes', 'all_cities', 'births', 'careers', 'enquiries',
+           'habits', 'pick', 'draw', 'shuffled', 'chance', 'fill', 'plain', 'written', 'runs', 'linked', 'truth',
+           'assemble', 'seen', 'hidden', 'marked', 'held_out', 'controlled_fever', 'sentences', 'read_facts',
+           'solve_fever', 'check_corpus', 'controlled_sentiment', 'solve_sentiment', 'controlled_topic', 'solve_topic',
+           'controlled_mrc', 'solve_mrc', 'controlled_evinf', 'solve_evinf', 'controlled_qa', 'mentions', 'solve_qa']
 
 # %% ../nbs/04_controlled_more.ipynb #0077bbe4
 from collections import Counter
+from itertools import product
 
 import numpy as np
 
@@ -39,12 +40,19 @@ def draw(rng,     # a NumPy generator
     "`k` different ones of `options`"
     return [options[int(i)] for i in rng.permutation(len(options))[:k]]
 
+def shuffled(rng,     # a NumPy generator
+             options, # a sequence
+            ) -> list:
+    "All of `options` in random order"
+    return draw(rng, options, len(options))
+
 def chance(rng,     # a NumPy generator
            p:float, # probability
           ) -> bool:
     "True with probability `p`"
     return bool(rng.random() < p)
 
+# %% ../nbs/04_controlled_more.ipynb #f67888b0
 def fill(template:str, # words with `|role` and `{slot}`
          **slots,      # text for each slot, possibly several words
         ) -> list: # (word, role) pairs
@@ -52,11 +60,12 @@ def fill(template:str, # words with `|role` and `{slot}`
     out = []
     for token in template.split():
         word, _, role = token.partition("|")
-        if word[0] == "{":
-            for t in slots[word[1:-1]].split():
-                w, _, own = t.partition("|")
-                out.append((w, role or own))
-        else: out.append((word, role))
+        if word[0] != "{":
+            out.append((word, role))
+            continue
+        for t in slots[word[1:-1]].split():
+            w, _, own = t.partition("|")
+            out.append((w, role or own))
     return out
 
 def plain(tokens:list, # (word, role) pairs
@@ -67,9 +76,11 @@ def plain(tokens:list, # (word, role) pairs
 def written(tokens:list, # (word, role) pairs of one sentence
            ) -> list:
     "A sentence as it is written: capital letter, `an` before a vowel"
-    out = [("an" if w == "a" and i+1 < len(tokens) and tokens[i+1][0][0].lower() in "aeiou" else w, r) for i, (w, r) in enumerate(tokens)]
-    w, r = out[0]
-    return [(w[0].upper()+w[1:], r)] + out[1:]
+    out = list(tokens)
+    for i, ((word, role), (following, _)) in enumerate(zip(tokens, tokens[1:])):
+        if word == "a" and following[0].lower() in "aeiou": out[i] = ("an", role)
+    word, role = out[0]
+    return [(word[0].upper()+word[1:], role)] + out[1:]
 
 # %% ../nbs/04_controlled_more.ipynb #3663d323
 def runs(tokens:list,   # (word, role) pairs of one part
@@ -97,18 +108,24 @@ def truth(parts:list,    # per part, (word, role) pairs
           couple=None,   # roles that interact; all shared ones by default
          ) -> Gold:
     "The rationale that the roles of one or two parts spell out"
-    starts = np.cumsum([0]+[len(p) for p in parts])
-    words = [w for p in parts for w, _ in p]
-    tokens = {int(s)+i for k, (s, p) in enumerate(zip(starts, parts)) if k not in fixed for i, (_, r) in enumerate(p) if r}
+    tokens, start, stretches = set(), 0, []
+    for k, part in enumerate(parts):
+        if k not in fixed: tokens |= {start+i for i, (_, role) in enumerate(part) if role}
+        stretches.append(runs(part, start))
+        start += len(part)
     if len(parts) == 1 or fixed: return Gold(tokens)
-    one, two = (runs(p, int(s)) for s, p in zip(starts, parts))
-    spans = {(a, b) for r in one if r in two and (couple is None or r in couple) for a in one[r] for b in two[r]}
+    one, two = stretches
+    roles = [r for r in one if r in two and (couple is None or r in couple)]
+    spans = {span for r in roles for span in product(one[r], two[r])}
+    words = [w for part in parts for w, _ in part]
     return Gold(tokens, set().union(*(linked(words, a, b) for a, b in spans)), spans)
 
 def assemble(corpus:str,   # name of the corpus, for the id
              parts,        # per part, a list of sentences of (word, role) pairs
              label,        # class name
-             lang, split, index, # where the instance stands
+             lang,         # language, always English
+             split,        # part of the corpus
+             index,        # number of the instance
              reason:str,   # kind of reason
              fixed=(),     # parts that are never explained
              couple=None,  # roles that interact
@@ -116,8 +133,9 @@ def assemble(corpus:str,   # name of the corpus, for the id
             ) -> Instance:
     "An instance with its truth from marked sentences"
     check_choice(lang, ["en"], f"language of {corpus}")
-    flat = [[t for s in p for t in written(s)] for p in parts]
-    return Instance.from_words([[w for w, _ in p] for p in flat], label, lang, f"{corpus}-{split}-{index}", gold=truth(flat, fixed, couple),
+    flat = [[token for sentence in part for token in written(sentence)] for part in parts]
+    words = [[w for w, _ in part] for part in flat]
+    return Instance.from_words(words, label, lang, f"{corpus}-{split}-{index}", gold=truth(flat, fixed, couple),
                                fixed=tuple(fixed), meta=dict(reason=reason, **meta))
 
 # %% ../nbs/04_controlled_more.ipynb #cf8bb201
@@ -125,10 +143,12 @@ def seen(instance:Instance, # any instance
          visible,           # word indices that stay
         ) -> tuple: # words per part
     "The parts with every other word replaced by `[MASK]`; fixed parts stay whole"
-    keep = set(visible) | {i for i, p in enumerate(instance.part_of) if p in instance.fixed}
-    m = instance.sizes[0]
-    words = [w if i in keep else "[MASK]" for i, w in enumerate(instance.words)]
-    return tuple(tuple(p) for p in ((words,) if len(instance.sizes) == 1 else (words[:m], words[m:])))
+    out, i = [], 0
+    for k, part in enumerate(instance.parts):
+        keep = [k in instance.fixed or j in visible for j in range(i, i+len(part))]
+        out.append(tuple(w if stays else "[MASK]" for w, stays in zip(part, keep)))
+        i += len(part)
+    return tuple(out)
 
 def hidden(instance:Instance, # any instance
           ) -> tuple: # words per part
@@ -140,70 +160,106 @@ def marked(instance:Instance, # any instance
     "The text with the words of the rationale in brackets"
     parts, i = [], 0
     for part in instance.parts:
-        parts.append(" ".join(f"[{w}]" if i+j in instance.gold.tokens else w for j, w in enumerate(part))); i += len(part)
+        parts.append(" ".join(f"[{w}]" if j in instance.gold.tokens else w for j, w in enumerate(part, i)))
+        i += len(part)
     return " || ".join(parts)
 
 # %% ../nbs/04_controlled_more.ipynb #198c6cb7
 names = dict(
     she="Anna Clara Emma Hilda Ingrid Julia Laura Maria Nora Paula Sofia Vera".split(),
     he="Adam Boris Carl David Erik Felix Henry Ivan Martin Oscar Peter Simon".split(),
-    last="Keller Moreau Jensen Novak Silva Brandt Larsen Conti Varga Marsh Fischer Dubois Olsen Petrov Costa Weber Lund Rossi Horvat Blake".split(),
-    town="Millbrook Ashford Redhill Lakeview Stonebury Fairport Oakham Westmere Brinton Hazelton Northam Eastwick".split(),
-    company="Norvex Baltora Quintel Ferrion Lumeta Sandoro Havelin Torbex Calvida Merion Zentara Polwick".split())
+    last="""Keller Moreau Jensen Novak Silva Brandt Larsen Conti Varga Marsh Fischer Dubois Olsen Petrov Costa Weber
+        Lund Rossi Horvat Blake""".split(),
+    town="""Millbrook Ashford Redhill Lakeview Stonebury Fairport Oakham Westmere Brinton Hazelton Northam
+        Eastwick""".split(),
+    company="""Norvex Baltora Quintel Ferrion Lumeta Sandoro Havelin Torbex Calvida Merion Zentara
+        Polwick""".split())
 
-countries = {"Norway": ("Bergen", "Oslo"), "France": ("Lyon", "Paris"), "Portugal": ("Lisbon", "Porto"), "Japan": ("Kyoto", "Osaka"),
-             "Egypt": ("Cairo", "Luxor"), "Kenya": ("Nairobi", "Mombasa"), "India": ("Mumbai", "Delhi"), "Italy": ("Milan", "Turin")}
-continents = {"Europe": ("Norway", "France", "Portugal", "Italy"), "Asia": ("Japan", "India", "China", "Vietnam"), "Africa": ("Egypt", "Kenya", "Ghana", "Morocco")}
-occupations = {"scientist": ("chemist", "biologist", "physicist", "geologist"), "sportsperson": ("swimmer", "boxer", "cyclist", "runner"),
-               "musician": ("violinist", "pianist", "drummer", "guitarist"), "writer": ("poet", "novelist", "playwright", "journalist")}
+countries = {"Norway": ("Bergen", "Oslo"), "France": ("Lyon", "Paris"), "Portugal": ("Lisbon", "Porto"),
+             "Japan": ("Kyoto", "Osaka"), "Egypt": ("Cairo", "Luxor"), "Kenya": ("Nairobi", "Mombasa"),
+             "India": ("Mumbai", "Delhi"), "Italy": ("Milan", "Turin")}
+continents = {"Europe": ("Norway", "France", "Portugal", "Italy"), "Asia": ("Japan", "India", "China", "Vietnam"),
+              "Africa": ("Egypt", "Kenya", "Ghana", "Morocco")}
+occupations = {"scientist": ("chemist", "biologist", "physicist", "geologist"),
+               "sportsperson": ("swimmer", "boxer", "cyclist", "runner"),
+               "musician": ("violinist", "pianist", "drummer", "guitarist"),
+               "writer": ("poet", "novelist", "playwright", "journalist")}
 products = {"fruit": ("cherries", "pears", "plums", "apples"), "fish": ("salmon", "trout", "herring", "tuna"),
             "metal": ("copper", "silver", "iron", "tin"), "cloth": ("silk", "wool", "linen", "cotton")}
 goods = {"furniture": ("chairs", "tables", "sofas", "beds"), "vehicles": ("trucks", "buses", "vans", "tractors"),
          "tools": ("hammers", "saws", "drills", "pliers"), "clothes": ("shirts", "coats", "socks", "gloves")}
 
 counting = "two three four five six seven eight nine".split()
-scales = dict(size=(("large", "big"), ("small",)), cost=(("expensive", "costly"), ("cheap", "inexpensive")), mood=(("happy", "cheerful"), ("sad", "unhappy")),
-              courage=(("brave", "bold"), ("shy", "timid")), width=(("wide", "broad"), ("narrow",)), noise=(("loud", "noisy"), ("quiet",)),
-              wealth=(("rich", "wealthy"), ("impoverished",)), age=(("old",), ("new",)), light=(("bright",), ("dark",)))
+scales = dict(size=(("large", "big"), ("small",)), cost=(("expensive", "costly"), ("cheap", "inexpensive")),
+              mood=(("happy", "cheerful"), ("sad", "unhappy")), courage=(("brave", "bold"), ("shy", "timid")),
+              width=(("wide", "broad"), ("narrow",)), noise=(("loud", "noisy"), ("quiet",)),
+              wealth=(("rich", "wealthy"), ("impoverished",)), age=(("old",), ("new",)),
+              light=(("bright",), ("dark",)))
 years = [str(y) for y in range(1971, 2003)]
 
 # %% ../nbs/04_controlled_more.ipynb #67530a14
+def _has(nouns): return [("has a|n", "has no|n", f"{w}|k") for w in nouns.split()]
+
+_older = ("is older|k than|k", "is younger|k than|k", "")
+_larger_than = ("is larger|k than|k", "is smaller|k than|k", "")
+
 facts = dict(
     person=dict(
-        date=["was born|k", "moved|k to the coast", "graduated|k from college", "joined|k the army", "inherited|k a farm"],
-        number=["has {v}|v children|k", "speaks {v}|v languages|k", "won {v}|v medals|k", "wrote {v}|v novels|k", "owns {v}|v horses|k"],
-        place=["lives|k in {v}|v", "studied|k law only in {v}|v", "grew|k up in {v}|v", "keeps {poss} only office|k in {v}|v"],
+        date=["was born|k", "moved|k to the coast", "graduated|k from college", "joined|k the army",
+              "inherited|k a farm"],
+        number=["has {v}|v children|k", "speaks {v}|v languages|k", "won {v}|v medals|k", "wrote {v}|v novels|k",
+                "owns {v}|v horses|k"],
+        place=["lives|k in {v}|v", "studied|k law only in {v}|v", "grew|k up in {v}|v",
+               "keeps {poss} only office|k in {v}|v"],
         kind=("has worked|k as a {v}|v all {poss} life", "has worked|k as a {v}|v", "{poss} mother was a {v}"),
-        negation=[("is now|n", "is not|n", "married|k to a colleague"), ("is now|n", "is not|n", "retired|k from public life"), ("can|n", "cannot|n", "swim|k in deep water"),
-                  ("can|n", "cannot|n", "ski|k down steep hills"), ("has a|n", "has no|n", "passport|k"), ("has a|n", "has no|n", "bicycle|k"), ("has a|n", "has no|n", "lawyer|k")],
-        antonym=[("house", "size"), ("kitchen", "light"), ("car", "cost"), ("uncle", "wealth"), ("desk", "age"), ("daughter", "mood"), ("dog", "noise"), ("son", "courage")],
-        role=[("defeated|k", "lost|k to|k", "in the final"), ("is older|k than|k", "is younger|k than|k", ""), ("is taller|k than|k", "is shorter|k than|k", ""),
-              ("succeeded|k", "was succeeded|k by|k", "as director"), ("sold|k the shop to|k", "bought|k the shop from|k", "")],
-        filler=["{S} likes to walk in the rain", "{S} seldom talks to reporters", "{S} is often seen at concerts", "{S} gets up early every day", "{S} enjoys cooking for friends", "{S} collects stamps and postcards"]),
+        negation=[("is now|n", "is not|n", "married|k to a colleague"),
+                  ("is now|n", "is not|n", "retired|k from public life"),
+                  ("can|n", "cannot|n", "swim|k in deep water"), ("can|n", "cannot|n", "ski|k down steep hills"),
+                  *_has("passport bicycle lawyer")],
+        antonym=[("house", "size"), ("kitchen", "light"), ("car", "cost"), ("uncle", "wealth"), ("desk", "age"),
+                 ("daughter", "mood"), ("dog", "noise"), ("son", "courage")],
+        role=[("defeated|k", "lost|k to|k", "in the final"), _older, ("is taller|k than|k", "is shorter|k than|k", ""),
+              ("succeeded|k", "was succeeded|k by|k", "as director"),
+              ("sold|k the shop to|k", "bought|k the shop from|k", "")],
+        filler=["{S} likes to walk in the rain", "{S} seldom talks to reporters", "{S} is often seen at concerts",
+                "{S} gets up early every day", "{S} enjoys cooking for friends", "{S} collects stamps and postcards"]),
     town=dict(
-        date=["was founded|k", "opened its only museum|k", "lost its only mill|k to a fire", "hosted its only games|k", "suffered its only flood|k"],
-        number=["has {v}|v schools|k", "has {v}|v churches|k", "has {v}|v bridges|k", "has {v}|v cinemas|k", "has {v}|v parks|k"],
+        date=["was founded|k", "opened its only museum|k", "lost its only mill|k to a fire", "hosted its only games|k",
+              "suffered its only flood|k"],
+        number=["has {v}|v schools|k", "has {v}|v churches|k", "has {v}|v bridges|k", "has {v}|v cinemas|k",
+                "has {v}|v parks|k"],
         place=["lies|k in {v}|v", "imports|k all its coal from {v}|v", "buys all its timber|k from {v}|v"],
         kind=("exports|k only {v}|v", "exports|k {v}|v", "{poss} neighbours sell {v}"),
-        negation=[("has a|n", "has no|n", w+"|k") for w in "airport library theatre castle hospital lighthouse".split()],
-        antonym=[("river", "width"), ("market", "noise"), ("station", "age"), ("square", "size"), ("hotel", "cost"), ("mayor", "wealth"), ("tunnel", "light")],
-        role=[("is older|k than|k", "is younger|k than|k", ""), ("is larger|k than|k", "is smaller|k than|k", ""), ("lies north|k of|k", "lies south|k of|k", ""), ("is wealthier|k than|k", "is poorer|k than|k", "")],
-        filler=["{S} looks its best in spring", "{S} is named after a saint", "{S} attracts many painters", "{S} sits in a green valley", "{S} is easy to reach by train"]),
+        negation=_has("airport library theatre castle hospital lighthouse"),
+        antonym=[("river", "width"), ("market", "noise"), ("station", "age"), ("square", "size"), ("hotel", "cost"),
+                 ("mayor", "wealth"), ("tunnel", "light")],
+        role=[_older, _larger_than, ("lies north|k of|k", "lies south|k of|k", ""),
+              ("is wealthier|k than|k", "is poorer|k than|k", "")],
+        filler=["{S} looks its best in spring", "{S} is named after a saint", "{S} attracts many painters",
+                "{S} sits in a green valley", "{S} is easy to reach by train"]),
     company=dict(
-        date=["was founded|k", "went public|k", "closed its first plant|k", "dropped its first logo|k", "first cut its prices|k"],
-        number=["runs {v}|v factories|k", "runs {v}|v shops|k", "owns {v}|v ships|k", "employs {v}|v designers|k", "has {v}|v branches|k"],
-        place=["is based|k in {v}|v", "tests|k all its goods in {v}|v", "stores|k all its goods in {v}|v", "prints its catalogue|k in {v}|v"],
+        date=["was founded|k", "went public|k", "closed its first plant|k", "dropped its first logo|k",
+              "first cut its prices|k"],
+        number=["runs {v}|v factories|k", "runs {v}|v shops|k", "owns {v}|v ships|k", "employs {v}|v designers|k",
+                "has {v}|v branches|k"],
+        place=["is based|k in {v}|v", "tests|k all its goods in {v}|v", "stores|k all its goods in {v}|v",
+               "prints its catalogue|k in {v}|v"],
         kind=("makes|k only {v}|v", "makes|k {v}|v", "{poss} main rival sells {v}"),
-        negation=[("has a|n", "has no|n", w+"|k") for w in "website canteen hotline mascot laboratory nursery".split()],
-        antonym=[("warehouse", "size"), ("showroom", "light"), ("founder", "wealth"), ("director", "courage"), ("cafeteria", "noise"), ("building", "age")],
-        role=[("is older|k than|k", "is younger|k than|k", ""), ("is larger|k than|k", "is smaller|k than|k", ""), ("bought|k", "was bought|k by|k", "in a quick deal"), ("wholly owns|k", "is wholly owned|k by|k", "")],
-        filler=["{S} rarely speaks to the press", "{S} sponsors a local choir", "{S} is known for its slogans", "{S} publishes a report every year", "{S} started in a garage"]))
-sources = ["according to a local newspaper", "according to most sources", "as the archives show", "as far as anyone knows", "according to an old letter"]
+        negation=_has("website canteen hotline mascot laboratory nursery"),
+        antonym=[("warehouse", "size"), ("showroom", "light"), ("founder", "wealth"), ("director", "courage"),
+                 ("cafeteria", "noise"), ("building", "age")],
+        role=[_older, _larger_than, ("bought|k", "was bought|k by|k", "in a quick deal"),
+              ("wholly owns|k", "is wholly owned|k by|k", "")],
+        filler=["{S} rarely speaks to the press", "{S} sponsors a local choir", "{S} is known for its slogans",
+                "{S} publishes a report every year", "{S} started in a garage"]))
+sources = ["according to a local newspaper", "according to most sources", "as the archives show",
+           "as far as anyone knows", "according to an old letter"]
 
 # %% ../nbs/04_controlled_more.ipynb #1ae2ddb0
 def _containers(tree): return {child: top for top, children in tree.items() for child in children}
 
 def _tree(kind, about):
+    "Which values a place or kind of thing may have, and what they belong to"
     if about == "place": return continents if kind == "town" else countries
     return dict(person=occupations, town=products, company=goods)[kind]
 
@@ -215,63 +271,86 @@ def _comparison(rng, tree, value, label):
     mine = value if value in tree else up[value]
     other = [t for t in tree if t != mine]
     if value in tree: return pick(rng, [w for t in other for w in (t, *tree[t])])
-    return pick(rng, [w for w in tree[mine] if w != value] + [w for t in draw(rng, other, 1) for w in (t, *tree[t])])
+    siblings, stranger = [w for w in tree[mine] if w != value], draw(rng, other, 1)[0]
+    return pick(rng, [*siblings, stranger, *tree[stranger]])
 
 def _in(phrase, rng=None):
     "A dated verb phrase with the date at the end or (not with *was founded*) in front"
-    forms = ["{S} "+phrase+" in {v}|v", "{S} "+phrase+" in the spring of {v}|v"] + ["in {v}|v , {S} "+phrase]*(not phrase.startswith("was "))
+    forms = [f"{{S}} {phrase} in {{v}}|v", f"{{S}} {phrase} in the spring of {{v}}|v"]
+    if not phrase.startswith("was "): forms.append(f"in {{v}}|v , {{S}} {phrase}")
     return forms[0] if rng is None else pick(rng, forms)
 
 def _date(rng, kind, label):
     key, other = draw(rng, facts[kind]["date"], 2)
     v, w = draw(rng, years, 2)
-    return dict(claim=(_in(key), v), evidence=(_in(key, rng), v if label == "supports" else w), trap=(_in(other, rng), v))
+    return dict(claim=(_in(key), v), evidence=(_in(key, rng), v if label == "supports" else w),
+                trap=(_in(other, rng), v))
+
+def _makes_true(bound, m, n):
+    "Whether `m` makes *n*, *more than n* or *fewer than n* true"
+    if not bound: return m == n
+    return m > n if bound == "more than" else m < n
 
 def _number(rng, kind, label):
     key, other = draw(rng, facts[kind]["number"], 2)
     bound = pick(rng, ["", "", "more than", "fewer than"])
     n = int(rng.integers(3, 9)) if bound else int(rng.integers(2, 10))
-    fits = [m for m in range(2, 10) if (m > n if bound[:1] == "m" else m < n if bound else m == n)]
-    rest = [m for m in range(2, 10) if m not in fits]
-    m = pick(rng, fits if label == "supports" else rest)
-    claimed = key.replace("{v}|v", "more|c than|c {v}|v" if bound[:1] == "m" else "fewer|c than|c {v}|v" if bound else "{v}|v")
-    return dict(claim=("{S} "+claimed, counting[n-2]), evidence=("{S} "+key, counting[m-2]), trap=("{S} "+other, counting[n-2]))
+    m = pick(rng, [m for m in range(2, 10) if _makes_true(bound, m, n) == (label == "supports")])
+    compared = " ".join(f"{w}|c" for w in bound.split())
+    claimed = key.replace("{v}|v", f"{compared} {{v}}|v")
+    return dict(claim=(f"{{S}} {claimed}", counting[n-2]), evidence=(f"{{S}} {key}", counting[m-2]),
+                trap=(f"{{S}} {other}", counting[n-2]))
+
+def _any_value(rng, tree): return pick(rng, list(tree) if chance(rng, .5) else list(_containers(tree)))
 
 def _place(rng, kind, label):
-    tree = _tree(kind, "place"); key, other = draw(rng, facts[kind]["place"], 2)
-    v = pick(rng, list(tree) if chance(rng, .5) else list(_containers(tree)))
+    tree = _tree(kind, "place")
+    key, other = draw(rng, facts[kind]["place"], 2)
+    v = _any_value(rng, tree)
     w = _comparison(rng, tree, v, label)
-    return dict(claim=("{S} "+key, v), evidence=w and ("{S} "+key, w), trap=("{S} "+other, v))
+    return dict(claim=(f"{{S}} {key}", v), evidence=w and (f"{{S}} {key}", w), trap=(f"{{S}} {other}", v))
 
 def _kind(rng, kind, label):
-    tree = _tree(kind, "kind"); said, claimed, other = facts[kind]["kind"]
-    v = pick(rng, list(tree) if chance(rng, .5) else list(_containers(tree)))
+    tree = _tree(kind, "kind")
+    said, claimed, other = facts[kind]["kind"]
+    v = _any_value(rng, tree)
     w = _comparison(rng, tree, v, label)
-    return dict(claim=("{S} "+claimed, v), evidence=w and ("{S} "+said, w), trap=(other, v))
+    return dict(claim=(f"{{S}} {claimed}", v), evidence=w and (f"{{S}} {said}", w), trap=(other, v))
 
+# %% ../nbs/04_controlled_more.ipynb #d1e56b4e
 def _negation(rng, kind, label):
     (yes, no, key), (yes2, no2, key2) = draw(rng, facts[kind]["negation"], 2)
-    p = chance(rng, .5); q = p if label == "supports" else not p
-    return dict(claim=(f"{{S}} {yes if p else no} {key}", ""), evidence=(f"{{S}} {yes if q else no} {key}", ""), trap=(f"{{S}} {yes2 if p else no2} {key2}", ""))
+    claimed = chance(rng, .5)
+    said = claimed if label == "supports" else not claimed
+    return dict(claim=(f"{{S}} {yes if claimed else no} {key}", ""),
+                evidence=(f"{{S}} {yes if said else no} {key}", ""),
+                trap=(f"{{S}} {yes2 if claimed else no2} {key2}", ""))
 
 def _antonym(rng, kind, label):
     noun, scale = pick(rng, facts[kind]["antonym"])
-    side = int(rng.integers(2)); v = pick(rng, scales[scale][side])
+    side = int(rng.integers(2))
+    v = pick(rng, scales[scale][side])
     w = pick(rng, scales[scale][side if label == "supports" else 1-side])
     said = f"{{poss}} {noun}|k is {pick(rng, ['', 'rather', 'unusually'])} {{v}}|v"
-    other, s2 = pick(rng, [(n, s) for n, s in facts[kind]["antonym"] if n != noun])
-    return dict(claim=(f"{{S}} has a {{v}}|v {noun}|k", v), evidence=(said, w), trap=(f"{{poss}} {other}|k is {{v}}", pick(rng, pick(rng, scales[s2]))))
+    other, other_scale = pick(rng, [(n, s) for n, s in facts[kind]["antonym"] if n != noun])
+    trap = f"{{poss}} {other}|k is {{v}}", pick(rng, pick(rng, scales[other_scale]))
+    return dict(claim=(f"{{S}} has a {{v}}|v {noun}|k", v), evidence=(said, w), trap=trap)
+
+def _relation(rng, relation, forward):
+    "One wording of a relation, direct or converse: the first entity is the agent if `forward`"
+    verb, converse, tail = relation
+    direct = chance(rng, .5)
+    a, b = ("{A}|a", "{B}|b") if forward == direct else ("{B}|b", "{A}|a")
+    return f"{a} {verb if direct else converse} {b} {tail}"
 
 def _role(rng, kind, label):
-    (f, g, tail), (f2, g2, tail2) = draw(rng, facts[kind]["role"], 2)
-    def state(f, g, tail, forward, rng):
-        "One wording of a relation: the first entity is the agent if `forward`"
-        direct = chance(rng, .5)
-        a, b = ("{A}|a", "{B}|b") if forward == direct else ("{B}|b", "{A}|a")
-        return f"{a} {f if direct else g} {b} {tail}"
-    p = chance(rng, .5); q = p if label == "supports" else not p
-    return dict(claim=(state(f, g, tail, p, rng), ""), evidence=(state(f, g, tail, q, rng), ""),
-                trap=(state(f2, g2, tail2, chance(rng, .5), rng) if chance(rng, .5) else state(f, g, tail, p, rng).replace("{B}|b", "{C}"), ""))
+    relation, other = draw(rng, facts[kind]["role"], 2)
+    claimed = chance(rng, .5)
+    said = claimed if label == "supports" else not claimed
+    claim, evidence = _relation(rng, relation, claimed), _relation(rng, relation, said)
+    if chance(rng, .5): trap = _relation(rng, other, chance(rng, .5))
+    else: trap = _relation(rng, relation, claimed).replace("{B}|b", "{C}")
+    return dict(claim=(claim, ""), evidence=(evidence, ""), trap=(trap, ""))
 
 abouts = dict(date=_date, number=_number, place=_place, kind=_kind, negation=_negation, antonym=_antonym, role=_role)
 
@@ -279,18 +358,22 @@ abouts = dict(date=_date, number=_number, place=_place, kind=_kind, negation=_ne
 def _entities(rng, kind):
     "Three different names of a kind, the pronoun of the first, its possessive"
     if kind != "person": return *draw(rng, names[kind], 3), ["it", f"the {kind}"], "its"
-    she = chance(rng, .5); last = draw(rng, names["last"], 3)
-    first = [draw(rng, names["she"], 1)[0] if she else draw(rng, names["he"], 1)[0]] + draw(rng, names["she"] if not she else names["he"], 2)
-    return *(f"{a} {b}" for a, b in zip(first, last)), ["she" if she else "he"], "her" if she else "his"
+    own, others = ("she", "he") if chance(rng, .5) else ("he", "she")
+    last = draw(rng, names["last"], 3)
+    first = draw(rng, names[own], 1) + draw(rng, names[others], 2)
+    return *(f"{a} {b}" for a, b in zip(first, last)), [own], "her" if own == "she" else "his"
+
+def _keys(template):
+    "The key words of a template"
+    return {t.partition("|")[0] for t in template.split() if t.endswith("|k")}
 
 def _aside(rng, kind, used):
     "An undecided fact about the entity whose key is not in `used`"
     for _ in range(20):
         about = pick(rng, ["date", "number", "place", "kind", "negation", "antonym"])
         template, v = abouts[about](rng, kind, "supports")["evidence"]
-        keys = {w for w, r in fill(template, S="x", v="x", poss="x", A="x", B="x") if r == "k"}
-        if not keys & used:
-            used |= keys
+        if not _keys(template) & used:
+            used |= _keys(template)
             return template, v
 
 def held_out(key:str,   # key word of a claim
@@ -299,7 +382,10 @@ def held_out(key:str,   # key word of a claim
     "Is this combination kept from training?"
     return int(fingerprint(key, value), 16) % 8 == 0
 
-def _unseen(draft, about): return about in ("date", "number", "place", "antonym") and held_out(min(_keys(draft["claim"][0])), draft["claim"][1])
+def _unseen(draft, about):
+    "Whether a claim is a combination kept from training"
+    template, value = draft["claim"]
+    return about in ("date", "number", "place", "antonym") and held_out(min(_keys(template)), value)
 
 def _draft(rng, kind, label, split):
     "What the claim is about and how to state it; held-out combinations only where the split wants them"
@@ -308,56 +394,83 @@ def _draft(rng, kind, label, split):
         draft = abouts[about](rng, kind, label)
         if split == "test" or _unseen(draft, about) == (split == "test_unseen"): return about, draft
 
-def _keys(template): return {t.partition("|")[0] for t in template.split() if t.endswith("|k")}
+def _names_entity(template): return template.split()[0] != "{poss}" and "{A}" not in template
 
-@corpora("controlled-fever", labels=("supports", "refutes", "not enough info"), langs=("en",), splits=("train", "validation", "test", "test_unseen"), options=("distractors",))
+# %% ../nbs/04_controlled_more.ipynb #b77c040d
+def _chosen_sentences(rng, kind, draft, decides, distractors):
+    "((template, value), does it decide?) of every sentence of the evidence, in no order yet"
+    chosen = [(draft["evidence"], True)] if decides else []
+    used = _keys(draft["claim"][0])
+    if not decides or distractors and chance(rng, .5):
+        chosen.append((draft["trap"], False))
+        used |= _keys(draft["trap"][0])
+    for _ in range(min(int(rng.integers(0, 3)), distractors)):
+        aside = _aside(rng, kind, used)
+        if aside: chosen.append((aside, False))
+    wanted = distractors and (chance(rng, .5) or len(chosen) == 1)
+    if wanted or not any(_names_entity(template) for (template, _), _ in chosen):
+        chosen.append(((pick(rng, facts[kind]["filler"]), ""), False))
+    return chosen
+
+def _ordered(rng, chosen):
+    "Shuffled, but first a sentence that names the entity, and relations last"
+    chosen = shuffled(rng, chosen)
+    first = next(i for i, ((template, _), _) in enumerate(chosen) if _names_entity(template))
+    chosen.insert(0, chosen.pop(first))
+    return sorted(chosen, key=lambda s: "{A}" in s[0][0])
+
+_short_claims = ["at present .", "at the moment .", "these days ."]
+
+@corpora("controlled-fever", labels=("supports", "refutes", "not enough info"), langs=("en",),
+         splits=("train", "validation", "test", "test_unseen"), options=("distractors",))
 def controlled_fever(rng, lang, split, index, distractors=4):
     "Evidence about a person, town or company and a claim that it supports, refutes or leaves open"
     kind = pick(rng, list(facts))
     label = pick(rng, ["supports", "refutes", "not enough info"])
     a, b, c, pronouns, poss = _entities(rng, kind)
     about, draft = _draft(rng, kind, label, split)
-    general = label == "not enough info" and about in ("place", "kind") and draft["evidence"] is not None and chance(rng, .6)
-    decides = label != "not enough info" or general
-    sentences = [(draft["evidence"], True)] if decides else []
-    used = _keys(draft["claim"][0])
-    if not decides or distractors and chance(rng, .5): sentences.append((draft["trap"], False)); used |= _keys(draft["trap"][0])
-    for _ in range(min(int(rng.integers(0, 3)), distractors)):
-        aside = _aside(rng, kind, used)
-        if aside: sentences.append((aside, False))
-    if distractors and (chance(rng, .5) or len(sentences) == 1) or all("{poss}" == s[0][0].split()[0] or "{A}" in s[0][0] for s in sentences): sentences.append(((pick(rng, facts[kind]["filler"]), ""), False))
-    sentences = draw(rng, sentences, len(sentences))
-    first = next(i for i, s in enumerate(sentences) if s[0][0].split()[0] != "{poss}" and "{A}" not in s[0][0])
-    sentences.insert(0, sentences.pop(first))
-    sentences.sort(key=lambda s: "{A}" in s[0][0])
+    open_ = label == "not enough info"
+    general = open_ and about in ("place", "kind") and draft["evidence"] is not None and chance(rng, .6)
     evidence = []
-    for i, ((template, v), mine) in enumerate(sentences):
+    for (template, v), mine in _ordered(rng, _chosen_sentences(rng, kind, draft, not open_ or general, distractors)):
         tail = f" , {pick(rng, sources)}" if chance(rng, .25) else ""
-        s = fill(template+tail+" .", S=a if i == 0 else pick(rng, pronouns), v=v, poss=poss, A=a, B=b, C=c)
+        subject = pick(rng, pronouns) if evidence else a
+        s = fill(f"{template}{tail} .", S=subject, v=v, poss=poss, A=a, B=b, C=c)
         evidence.append(s if mine else plain(s))
-    claim = fill(draft["claim"][0], S=a, v=draft["claim"][1], poss=poss, A=a, B=b)
-    claim += fill(pick(rng, ["at present .", "at the moment .", "these days ."]) if len(claim) < 5 else ".")
-    reason = ("too general" if general else "missing information") if label == "not enough info" else dict(kind="hypernym", role="role swap").get(about, about)
-    return assemble("controlled-fever", [evidence, [claim]], label, lang, split, index, reason, about=about, entity=kind, unseen=_unseen(draft, about))
+    template, v = draft["claim"]
+    claim = fill(template, S=a, v=v, poss=poss, A=a, B=b)
+    claim += fill(pick(rng, _short_claims) if len(claim) < 5 else ".")
+    if open_: reason = "too general" if general else "missing information"
+    else: reason = dict(kind="hypernym", role="role swap").get(about, about)
+    return assemble("controlled-fever", [evidence, [claim]], label, lang, split, index, reason, about=about,
+                    entity=kind, unseen=_unseen(draft, about))
 
 # %% ../nbs/04_controlled_more.ipynb #0a592b6e
 _fever_keys = dict(
-    date="born moved graduated joined inherited founded museum mill games flood public plant logo prices".split(),
-    number="children languages medals novels horses schools churches bridges cinemas parks factories shops ships designers branches".split(),
-    place="lives studied grew office lies imports timber based tests stores catalogue".split(),
-    kind="worked exports makes".split(),
-    negation="married retired swim ski passport bicycle lawyer airport library theatre castle hospital lighthouse website canteen hotline mascot laboratory nursery".split(),
-    antonym="house kitchen car uncle desk daughter dog son river market station square hotel mayor tunnel warehouse showroom founder director cafeteria building".split())
-_fever_kind_of = {k: kind for kind, ks in _fever_keys.items() for k in ks}
-_converse = {"defeated": ("beat", 1), "lost": ("beat", 0), "older": ("age", 1), "younger": ("age", 0), "taller": ("height", 1), "shorter": ("height", 0), "succeeded": ("office", 1), "sold": ("sale", 1),
-             "bought": ("sale", 0), "larger": ("size", 1), "smaller": ("size", 0), "north": ("north", 1), "south": ("north", 0), "wealthier": ("wealth", 1), "poorer": ("wealth", 0), "owns": ("property", 1), "owned": ("property", 0)}
-_larger = {**_containers(countries), **_containers(continents), **_containers(occupations), **_containers(products), **_containers(goods)}
+    date="born moved graduated joined inherited founded museum mill games flood public plant logo prices",
+    number="""children languages medals novels horses schools churches bridges cinemas parks factories shops ships
+        designers branches""",
+    place="lives studied grew office lies imports timber based tests stores catalogue",
+    kind="worked exports makes",
+    negation="""married retired swim ski passport bicycle lawyer airport library theatre castle hospital lighthouse
+        website canteen hotline mascot laboratory nursery""",
+    antonym="""house kitchen car uncle desk daughter dog son river market station square hotel mayor tunnel warehouse
+        showroom founder director cafeteria building""")
+_fever_kind_of = {key: kind for kind, keys in _fever_keys.items() for key in keys.split()}
+# verb -> family of relations, and whether the subject is the agent
+_converse = {"defeated": ("beat", 1), "lost": ("beat", 0), "older": ("age", 1), "younger": ("age", 0),
+             "taller": ("height", 1), "shorter": ("height", 0), "succeeded": ("office", 1), "sold": ("sale", 1),
+             "bought": ("sale", 0), "larger": ("size", 1), "smaller": ("size", 0), "north": ("north", 1),
+             "south": ("north", 0), "wealthier": ("wealth", 1), "poorer": ("wealth", 0), "owns": ("property", 1),
+             "owned": ("property", 0)}
+_larger = {}
+for _values in (countries, continents, occupations, products, goods): _larger.update(_containers(_values))
 _nameset = {n for k in names.values() for n in k}
 _pole = {w: (s, i) for s, poles in scales.items() for i, pole in enumerate(poles) for w in pole}
 
 def sentences(words,    # the words of one part
               start=0,  # global index of the first
-             ) -> list: # lists of (index, lower-case word), masks left out
+             ) -> list: # lists of (index, word), masks left out
     "Words with their indices, cut at full stops"
     out = [[]]
     for i, w in enumerate(words, start):
@@ -365,30 +478,50 @@ def sentences(words,    # the words of one part
         elif w != "[MASK]": out[-1].append((i, w))
     return [s for s in out if s]
 
-def _near(sentence, at, test, back=8, ahead=8):
-    "The position of the word nearest to index `at` that passes `test`"
-    found = [(abs(i-at), i, w) for i, w in sentence if i != at and -back <= i-at <= ahead and test(w)]
+def _near(sentence, at, values, back=8, ahead=8):
+    "Index and word of the value nearest to index `at`"
+    found = [(abs(i-at), i, w) for i, w in sentence if i != at and -back <= i-at <= ahead and w in values]
     return min(found)[1:] if found else None
 
-def _read_role(sentence, at, w):
+# %% ../nbs/04_controlled_more.ipynb #b380aeb4
+def _whole_name(at_word, i, step):
+    "The indices of the name that word `i` belongs to, looking one way"
+    out = [i]
+    while at_word.get(out[-1]+step) in _nameset: out.append(out[-1]+step)
+    return sorted(out)
+
+def _direction(word, link):
+    "Family of a relation and whether the subject is the agent; the preposition may turn it round"
+    family, forward = _converse[word]
+    if word == "bought" and link in (None, "by"): return "takeover", int(link is None)
+    if word == "succeeded" and link: return family, 0
+    return family, forward
+
+def _read_role(sentence, at, word):
     "Family, agent, patient and words of a relation; `None` if the word at `at` is no relation"
     at_word = dict(sentence)
-    left, right = [i for i, x in sentence if x in _nameset and i < at], [i for i, x in sentence if x in _nameset and i > at]
+    left = [i for i, x in sentence if x in _nameset and i < at]
+    right = [i for i, x in sentence if x in _nameset and i > at]
     if not left or not right: return None
-    def whole(i, step):
-        out = [i]
-        while at_word.get(out[-1]+step) in _nameset: out.append(out[-1]+step)
-        return sorted(out)
-    a, b = whole(left[-1], -1), whole(right[0], 1)
-    family, forward = _converse[w]; used = {at}
-    link = next(((i, x) for i, x in sentence if at < i < b[0] and x in ("than", "to", "by", "of", "from")), None)
-    if link: used.add(link[0])
-    if w == "bought" and (link is None or link[1] == "by"): family, forward = "takeover", int(link is None)
-    if w == "succeeded" and link: forward = 0
-    if w == "bought" and link and link[1] == "from": family, forward = "sale", 0
+    a, b = _whole_name(at_word, left[-1], -1), _whole_name(at_word, right[0], 1)
+    prepositions = ("than", "to", "by", "of", "from")
+    link = next(((i, x) for i, x in sentence if at < i < b[0] and x in prepositions), (None, None))
+    family, forward = _direction(word, link[1])
     first, second = (tuple(at_word[i] for i in x) for x in (a, b))
-    agent, patient = (first, second) if forward else (second, first)
-    return ("role", (family, frozenset((agent, patient))), agent, used | set(a) | set(b))
+    agent = first if forward else second
+    used = {at, *a, *b} | ({link[0]} if link[1] else set())
+    return "role", (family, frozenset((first, second))), agent, used
+
+_places_and_kinds = set(_larger) | set(_larger.values())
+
+def _value_of(kind, sentence, i):
+    "Index and word of the value that belongs to the key word `i`, or None"
+    if kind == "date": return _near(sentence, i, years, 9, 9)
+    if kind in ("place", "kind"): return _near(sentence, i, _places_and_kinds, 0, 5)
+    if kind == "antonym": return _near(sentence, i, _pole, 1, 3)
+    allowed = counting if kind == "number" else ("now", "can", "cannot", "a", "an", "no", "not")
+    before = dict(sentence).get(i-1)
+    return (i-1, before) if before in allowed else None
 
 def read_facts(words,   # the words of one part
                start=0, # global index of the first
@@ -399,33 +532,34 @@ def read_facts(words,   # the words of one part
         at_word = dict(s)
         for i, w in s:
             kind = _fever_kind_of.get(w)
-            if kind == "date": hit = _near(s, i, lambda x: x in years, 9, 9)
-            elif kind == "number": hit = (i-1, at_word[i-1]) if at_word.get(i-1) in counting else None
-            elif kind in ("place", "kind"): hit = _near(s, i, lambda x: x in _larger or x in _larger.values(), 0, 5)
-            elif kind == "antonym": hit = _near(s, i, lambda x: x in _pole, 1, 3)
-            elif kind == "negation": hit = (i-1, at_word[i-1]) if at_word.get(i-1) in ("now", "can", "cannot", "a", "an", "no", "not") else None
-            else: hit = None
-            if hit:
-                used, value = {i, hit[0]}, hit[1]
-                if kind == "number" and at_word.get(hit[0]-1) == "than": used |= {hit[0]-1, hit[0]-2}; value = (at_word[hit[0]-2], value)
-                if kind == "negation": value = value not in ("no", "not", "cannot")
-                out.append((kind, w, value, used))
-            if w in _converse:
-                role = _read_role(s, i, w)
-                if role: out.append(role)
+            hit = _value_of(kind, s, i) if kind else None
+            if hit: out.append(_fact_at(kind, w, i, hit, at_word))
+            role = _read_role(s, i, w) if w in _converse else None
+            if role: out.append(role)
     return out
+
+def _fact_at(kind, key, i, hit, at_word):
+    "A fact with its value: a number may be a bound, a negation is a truth value"
+    at, value = hit
+    if kind == "negation": return kind, key, value not in ("no", "not", "cannot"), {i, at}
+    if kind == "number" and at_word.get(at-1) == "than":
+        return kind, key, (at_word[at-2], value), {i, at, at-1, at-2}
+    return kind, key, value, {i, at}
+
+# %% ../nbs/04_controlled_more.ipynb #7c7dfd2a
+def _holds_number(said, claimed):
+    "Whether a number makes a claimed number or bound true"
+    if not isinstance(claimed, tuple): return said == claimed
+    n, m = counting.index(said), counting.index(claimed[1])
+    return n > m if claimed[0] == "more" else n < m
 
 def _holds(kind, said, claimed):
     "Does a stated value make the claimed one true (True), false (False) or neither (None)?"
-    if kind == "number":
-        n = counting.index(said)
-        if isinstance(claimed, tuple): m = counting.index(claimed[1]); return n > m if claimed[0] == "more" else n < m
-        return said == claimed
-    if kind in ("place", "kind"):
-        if said == claimed or _larger.get(said) == claimed: return True
-        return None if _larger.get(claimed) == said else False
+    if kind == "number": return _holds_number(said, claimed)
     if kind == "antonym": return _pole[said] == _pole[claimed]
-    return said == claimed
+    if kind not in ("place", "kind"): return said == claimed
+    if said == claimed or _larger.get(said) == claimed: return True
+    return None if _larger.get(claimed) == said else False
 
 def solve_fever(parts, # the words of evidence and claim, some possibly [MASK]
                ) -> tuple: # label and indices of the deciding words
@@ -448,17 +582,24 @@ def check_corpus(instances,    # what to check
     out = Counter(n=0, label=0, rationale=0, insufficient=0, unnecessary=0)
     for x in instances:
         label, used = solver(x.parts)
-        out["n"] += 1; out["label"] += label != x.label; out["rationale"] += used != x.gold.tokens
+        out["n"] += 1
+        out["label"] += label != x.label
+        out["rationale"] += used != x.gold.tokens
         out["insufficient"] += x.label != open_label and solver(seen(x, x.gold.tokens))[0] != x.label
         out["unnecessary"] += solver(hidden(x))[0] not in (None, open_label)
     return dict(out)
 
 # %% ../nbs/04_controlled_more.ipynb #5109b776
-strong = dict(positive="wonderful superb brilliant delightful gripping charming hilarious magnificent stunning touching captivating excellent".split(),
-              negative="dreadful awful terrible tedious horrible clumsy lifeless tiresome ghastly pathetic pointless unbearable".split())
-gradable = dict(positive="good funny clever exciting original moving enjoyable convincing fresh entertaining".split(),
-                negative="bad boring dull slow predictable silly confusing annoying shallow weak".split())
-verdict_nouns = dict(positive="masterpiece triumph delight treat gem joy".split(), negative="mess failure disaster bore flop disappointment".split())
+strong = dict(
+    positive="""wonderful superb brilliant delightful gripping charming hilarious magnificent stunning touching
+        captivating excellent""".split(),
+    negative="""dreadful awful terrible tedious horrible clumsy lifeless tiresome ghastly pathetic pointless
+        unbearable""".split())
+gradable = dict(
+    positive="good funny clever exciting original moving enjoyable convincing fresh entertaining".split(),
+    negative="bad boring dull slow predictable silly confusing annoying shallow weak".split())
+verdict_nouns = dict(positive="masterpiece triumph delight treat gem joy".split(),
+                     negative="mess failure disaster bore flop disappointment".split())
 verdict_verbs = dict(positive=("loved", "adored", "treasured"), negative=("hated", "loathed", "despised"))
 mild_verbs = ["enjoyed", "liked", "admired"]
 degrees = "very really truly extremely remarkably so".split()
@@ -467,193 +608,285 @@ works = "film movie show series play musical".split()
 aspects = "acting plot dialogue script ending opening premise finale narration staging".split()
 against = dict(front=["even though"], back=["although", "though"], middle=["but", "yet"])
 along = dict(front=["just as"], back=["and"], middle=["and"])
-heroes = ["a young baker", "a retired sailor", "two sisters", "a shy teacher", "a train driver", "an old farmer", "three students", "a nurse and her brother", "a gardener", "a group of tourists", "a lawyer from Lisbon", "a chess player"]
-plots = ["{H} in a small harbour town", "{H} on a journey to the north", "{H} in the winter of 1962", "{H} in search of a stolen painting", "{H} on the trail of a lost letter", "{H} during a long strike", "{H} in a hotel by the lake"]
-plot_sentences = ["the story follows {P}", "{I} tells the story of {P}", "the {W} is about {P}", "this is the story of {P}"]
-facts_of_film = ["{I} was made in Iceland within two months", "{I} runs for about two hours", "the second half takes place in a school", "we saw {I} on a rainy Tuesday", "the tickets were sold at the door",
-                 "my seat was in the third row", "the director used to work for a radio station", "{I} is based on a book from 1931", "most of the scenes take place at night", "{I} is the third work of this director"]
-others = ["my sister", "my neighbour", "the critic of our newspaper", "a friend of mine", "my uncle", "the man next to me"]
+heroes = ["a young baker", "a retired sailor", "two sisters", "a shy teacher", "a train driver", "an old farmer",
+          "three students", "a nurse and her brother", "a gardener", "a group of tourists", "a lawyer from Lisbon",
+          "a chess player"]
+plots = ["{H} in a small harbour town", "{H} on a journey to the north", "{H} in the winter of 1962",
+         "{H} in search of a stolen painting", "{H} on the trail of a lost letter", "{H} during a long strike",
+         "{H} in a hotel by the lake"]
+plot_sentences = ["the story follows {P}", "{I} tells the story of {P}", "the {W} is about {P}",
+                  "this is the story of {P}"]
+facts_of_film = ["{I} was made in Iceland within two months", "{I} runs for about two hours",
+                 "the second half takes place in a school", "we saw {I} on a rainy Tuesday",
+                 "the tickets were sold at the door", "my seat was in the third row",
+                 "the director used to work for a radio station", "{I} is based on a book from 1931",
+                 "most of the scenes take place at night", "{I} is the third work of this director"]
+others = ["my sister", "my neighbour", "the critic of our newspaper", "a friend of mine", "my uncle",
+          "the man next to me"]
+
+# %% ../nbs/04_controlled_more.ipynb #711e8a00
+_polarities = ["positive", "negative"]
 
 def _opposite(polarity): return "negative" if polarity == "positive" else "positive"
 
 def _adjective(rng, polarity, form, role="v"):
     "A predicate of the given polarity: strong, intensified or negated"
-    if form == "strong": return f"{pick(rng, strong[polarity])}|{role}"
-    if form == "degree": return f"{pick(rng, degrees)}|{role} {pick(rng, gradable[polarity])}|{role}"
-    return " ".join(f"{w}|{role}" for w in pick(rng, negators).split()) + f" {pick(rng, gradable[_opposite(polarity)])}|{role}"
+    if form == "strong": words = [pick(rng, strong[polarity])]
+    elif form == "degree": words = [pick(rng, degrees), pick(rng, gradable[polarity])]
+    else: words = [*pick(rng, negators).split(), pick(rng, gradable[_opposite(polarity)])]
+    return " ".join(f"{w}|{role}" for w in words)
+
+def _verdict_by_verb(rng, polarity, form, what):
+    "What I felt about the work; None where a verb cannot say it"
+    if form == "strong": return f"I {pick(rng, verdict_verbs[polarity])}|v {what}"
+    if form == "degree" and polarity == "positive": how = ["really", "truly"]
+    elif form == "negation" and polarity == "negative": how = ["hardly", "never"]
+    else: return None
+    return f"I {pick(rng, how)}|v {pick(rng, mild_verbs)}|v {what}"
 
 def _verdict(rng, polarity, form, work, clause=False):
     "A verdict on the whole work"
     how = pick(rng, ["is", "is", "noun", "verb"] if not clause else ["is"])
-    this = pick(rng, ["the", "this"])
-    if how == "noun" and form == "strong": return f"{this} {work} is a {pick(rng, verdict_nouns[polarity])}|v"
-    if how == "verb":
-        if form == "strong": return f"I {pick(rng, verdict_verbs[polarity])}|v {this} {work}"
-        if form == "degree" and polarity == "positive": return f"I {pick(rng, ['really', 'truly'])}|v {pick(rng, mild_verbs)}|v {this} {work}"
-        if form == "negation" and polarity == "negative": return f"I {pick(rng, ['hardly', 'never'])}|v {pick(rng, mild_verbs)}|v {this} {work}"
-    return f"{this} {work} is {_adjective(rng, polarity, form)}"
+    what = f"{pick(rng, ['the', 'this'])} {work}"
+    if how == "noun" and form == "strong": return f"{what} is a {pick(rng, verdict_nouns[polarity])}|v"
+    felt = _verdict_by_verb(rng, polarity, form, what) if how == "verb" else None
+    return felt or f"{what} is {_adjective(rng, polarity, form)}"
 
 # %% ../nbs/04_controlled_more.ipynb #7529c09e
+def _bare(text): return text.replace("|", "")
+
 def _contrast(rng, polarity, form, work):
     "A verdict in the main clause and an opinion on a part, in one sentence"
-    q = pick(rng, ["positive", "negative"]); words = along if q == polarity else against
-    part = f"the {pick(rng, aspects)} is {_adjective(rng, q, pick(rng, ['strong', 'degree', 'negation']), '')}".replace("|", "")
-    main, where = _verdict(rng, polarity, form, work, True), pick(rng, ["front", "back", "middle"])
-    link = " ".join(w+"|c" for w in pick(rng, words[where]).split())
+    q = pick(rng, _polarities)
+    words = along if q == polarity else against
+    aspect = pick(rng, aspects)
+    opinion = _adjective(rng, q, pick(rng, ["strong", "degree", "negation"]), "")
+    part = _bare(f"the {aspect} is {opinion}")
+    main = _verdict(rng, polarity, form, work, True)
+    where = pick(rng, ["front", "back", "middle"])
+    link = " ".join(f"{w}|c" for w in pick(rng, words[where]).split())
     if where == "front": return f"{link} {part} , {main} ."
     if where == "back": return f"{main} , {link} {part} ."
     return f"{part} , {link} {main} ."
 
 def _expectation(rng, polarity, form, work):
     "An expectation, confirmed or not"
-    q = pick(rng, ["positive", "negative"])
+    q = pick(rng, _polarities)
     word = pick(rng, gradable[q]+strong[q])
-    if q == polarity: return f"I expected a {word} {work} , and|c it is {_adjective(rng, polarity, form)} ."
-    return f"I expected a {word} {work} , {pick(rng, ['but', 'yet'])}|c it is {_adjective(rng, polarity, form)} ."
+    link = "and" if q == polarity else pick(rng, ["but", "yet"])
+    return f"I expected a {word} {work} , {link}|c it is {_adjective(rng, polarity, form)} ."
 
-def _other_opinion(rng, work):
+def _other_opinion(rng):
     "What somebody else thinks, or what one thinks of a part"
-    q = pick(rng, ["positive", "negative"])
-    word = _adjective(rng, q, pick(rng, ["strong", "degree"]), "").replace("|", "")
+    q = pick(rng, _polarities)
+    word = _bare(_adjective(rng, q, pick(rng, ["strong", "degree"]), ""))
     if chance(rng, .5): return f"{pick(rng, others)} {pick(rng, ['called', 'found'])} {{I}} {word} ."
     return f"the {pick(rng, aspects)} is {word} ."
+
+def _verdict_form(rng, reason):
+    "How the verdict is worded"
+    fixed = dict(plain="strong", intensifier="degree", negation="negation").get(reason)
+    free = ["strong", "degree"] if reason == "expectation" else ["strong", "degree", "negation"]
+    return fixed or pick(rng, free)
+
+def _verdict_sentence(rng, reason, label, form, work):
+    "The sentence that decides"
+    if reason == "contrast": return _contrast(rng, label, form, work)
+    if reason == "expectation": return _expectation(rng, label, form, work)
+    return _verdict(rng, label, form, work) + " ."
 
 @corpora("controlled-sentiment", labels=("positive", "negative"), langs=("en",), options=("distractors",))
 def controlled_sentiment(rng, lang, split, index, distractors=3):
     "A review with one verdict on the whole work, plot facts and opinions that do not count"
-    label, work = pick(rng, ["positive", "negative"]), pick(rng, works)
+    label, work = pick(rng, _polarities), pick(rng, works)
     reason = pick(rng, ["plain", "intensifier", "negation", "contrast", "other opinion", "expectation"])
-    form = dict(plain="strong", intensifier="degree", negation="negation").get(reason) or pick(rng, ["strong", "degree"] if reason == "expectation" else ["strong", "degree", "negation"])
-    if reason == "contrast": verdict = _contrast(rng, label, form, work)
-    elif reason == "expectation": verdict = _expectation(rng, label, form, work)
-    else: verdict = _verdict(rng, label, form, work) + " ."
-    plot = pick(rng, plot_sentences).replace("{P}", pick(rng, plots).replace("{H}", pick(rng, heroes)))+" ."
-    rest = draw(rng, [plot, pick(rng, facts_of_film)+" ."], min(int(rng.integers(0, 3)), distractors))
-    if reason == "other opinion": rest.append(_other_opinion(rng, work))
+    form = _verdict_form(rng, reason)
+    verdict = _verdict_sentence(rng, reason, label, form, work)
+    story = pick(rng, plot_sentences)
+    plot = story.replace("{P}", pick(rng, plots).replace("{H}", pick(rng, heroes))) + " ."
+    told = [plot, pick(rng, facts_of_film)+" ."]
+    rest = draw(rng, told, min(int(rng.integers(0, 3)), distractors))
+    if reason == "other opinion": rest.append(_other_opinion(rng))
     if not rest and len(verdict.split()) < 9: rest.append(plot)
     where = int(rng.integers(len(rest)+1))
     rest = [plain(fill(s, W=work, I="it" if i or not where else f"the {work}")) for i, s in enumerate(rest)]
-    return assemble("controlled-sentiment", [rest[:where] + [fill(verdict)] + rest[where:]], label, lang, split, index, reason, form=form)
+    review = rest[:where] + [fill(verdict)] + rest[where:]
+    return assemble("controlled-sentiment", [review], label, lang, split, index, reason, form=form)
 
 # %% ../nbs/04_controlled_more.ipynb #93979e3b
-_polarity = {w: s for d in (strong, gradable, verdict_nouns, verdict_verbs) for s, ws in zip((1, -1), (d["positive"], d["negative"])) for w in ws} | {w: 1 for w in mild_verbs}
-_degree_words, _works, _aspects = set(degrees), set(works), set(aspects)
+_polarity = {w: 1 for w in mild_verbs}
+for _words in (strong, gradable, verdict_nouns, verdict_verbs):
+    _polarity |= {w: 1 for w in _words["positive"]} | {w: -1 for w in _words["negative"]}
+_feelings = {*mild_verbs, *verdict_verbs["positive"], *verdict_verbs["negative"]}
+_denials = [n.split() for n in ("not at all", "by no means", "anything but", "far from", "not", "hardly", "never")]
+_links = {w.split()[0] for d in (against, along) for ws in d.values() for w in ws}
 
-def _opinions(words):
-    "(indices, polarity, position) of every opinion"
-    low, out = [w.lower() for w in words], []
+def _opinions(low):
+    "(indices, polarity, position) of every opinion in lower-case words"
+    out = []
     for i, w in enumerate(low):
         if w not in _polarity: continue
-        used, sign = {i}, _polarity[w]
-        for n in ("not at all", "by no means", "anything but", "far from", "not", "hardly", "never"):
-            k = len(n.split())
-            if low[max(i-k, 0):i] == n.split(): used |= set(range(i-k, i)); sign = -sign; break
-        else:
-            if i and low[i-1] in _degree_words: used.add(i-1)
-        out.append((used, sign, i))
+        no = next((n for n in _denials if low[max(i-len(n), 0):i] == n), None)
+        if no: out.append(({*range(i-len(no), i+1)}, -_polarity[w], i))
+        elif i and low[i-1] in degrees: out.append(({i-1, i}, _polarity[w], i))
+        else: out.append(({i}, _polarity[w], i))
     return out
 
-def _about(words, used, i):
+def _about(low, used, i):
     "What an opinion is about: the work, something else, or unknown because nothing is visible"
-    low = [w.lower() for w in words]; start = max([k+1 for k in range(i) if low[k] in (".", ",")], default=0)
-    clause = low[start:min(used)]
-    if "expected" in clause or "called" in clause or "found" in clause: return "else"
-    if low[i] in {v for vs in verdict_verbs.values() for v in vs} | set(mild_verbs): return "work" if "i" in clause else "unknown"
-    if _aspects & set(clause): return "else"
-    return "work" if (_works | {"it"}) & set(clause) else "unknown"
+    start = max((k+1 for k in range(i) if low[k] in (".", ",")), default=0)
+    clause = set(low[start:min(used)])
+    if clause & {"expected", "called", "found"}: return "else"
+    if low[i] in _feelings: return "work" if "i" in clause else "unknown"
+    if clause & set(aspects): return "else"
+    return "work" if clause & {*works, "it"} else "unknown"
+
+def _sentence_around(low, at):
+    "First index of the sentence that holds a word, and the index of its full stop"
+    ends = [-1] + [k for k, w in enumerate(low) if w == "."] + [len(low)]
+    return max(e for e in ends if e < at)+1, min(e for e in ends if e > at)
+
+def _connective(low, a, b):
+    "The indices of the words that join the clauses of a sentence"
+    out = set()
+    for k in range(a, b):
+        if low[k] in _links and (k == a or low[k-1] == ","):
+            out |= {k, k+1} if low[k] in ("even", "just") else {k}
+    return out
 
 def solve_sentiment(parts, # the words of the review, some possibly [MASK]
                    ) -> tuple: # label and indices of the deciding words
     "Label and rationale of a review, from the words alone"
-    words = parts[0]; found = [(used, sign, _about(words, used, i), i) for used, sign, i in _opinions(words)]
-    mine = [f for f in found if f[2] == "work"] or ([f for f in found if f[2] == "unknown"] if len(found) == 1 else [])
+    low = [w.lower() for w in parts[0]]
+    found = [(used, sign, _about(low, used, i), i) for used, sign, i in _opinions(low)]
+    mine = [f for f in found if f[2] == "work"]
+    if not mine and len(found) == 1: mine = [f for f in found if f[2] == "unknown"]
     if len(mine) != 1: return None, frozenset()
     used, sign, _, at = mine[0]
-    low = [w.lower() for w in words]; ends = [-1]+[k for k, w in enumerate(low) if w == "."]+[len(low)]
-    a = max(e for e in ends if e < at)+1; b = min(e for e in ends if e > at)
-    if any(a <= f[3] < b and f[2] == "else" for f in found):
-        link = [k for k in range(a, b) if (k == a or low[k-1] == ",") and low[k] in {w.split()[0] for d in (against, along) for ws in d.values() for w in ws}]
-        for k in link: used = used | {k} | ({k+1} if low[k] in ("even", "just") else set())
+    a, b = _sentence_around(low, at)
+    if any(a <= i < b and what == "else" for _, _, what, i in found): used = used | _connective(low, a, b)
     return ("positive" if sign > 0 else "negative"), frozenset(used)
 
 # %% ../nbs/04_controlled_more.ipynb #f8d29098
+def _topical(words): return tuple(f"the {' '.join(w + '|v' for w in x.split())}" for x in words.split(", "))
+def _both_tenses(words): return tuple(tuple(x.split()) for x in words.split(", "))
+
 agents = dict(
-    world=("president", "ambassador", "diplomat", "soldier", "governor", "senator", "refugee", "minister", "dictator", "rebel"),
-    sports=("striker", "goalkeeper", "coach", "referee", "swimmer", "boxer", "sprinter", "midfielder", "gymnast", "jockey"),
-    business=("banker", "investor", "broker", "accountant", "economist", "shareholder", "retailer", "auditor", "exporter", "manager"),
-    science=("astronomer", "biologist", "physicist", "chemist", "geologist", "programmer", "mathematician", "zoologist", "inventor", "neurologist"))
+    world=tuple("president ambassador diplomat soldier governor senator refugee minister dictator rebel".split()),
+    sports=tuple("striker goalkeeper coach referee swimmer boxer sprinter midfielder gymnast jockey".split()),
+    business=tuple("banker investor broker accountant economist shareholder retailer auditor exporter manager".split()),
+    science=tuple("""astronomer biologist physicist chemist geologist programmer mathematician zoologist inventor
+        neurologist""".split()))
 objects = dict(
-    world=("the peace|v treaty|v", "the border|v dispute|v", "the election|v", "the ceasefire|v", "the sanctions|v", "the hostage|v crisis|v", "the referendum|v", "the constitution|v", "the embassy|v siege|v", "the civil|v war|v"),
-    sports=("the cup|v final|v", "the penalty|v kick|v", "the league|v title|v", "the marathon|v", "the gold|v medal|v", "the tennis|v match|v", "the relay|v", "the semifinal|v", "the stadium|v", "the championship|v"),
-    business=("the quarterly|v profits|v", "the merger|v", "the interest|v rates|v", "the takeover|v bid|v", "the bankruptcy|v", "the dividend|v", "the stock|v market|v", "the inflation|v figures|v", "the oil|v prices|v", "the bank|v loan|v"),
-    science=("the vaccine|v", "the telescope|v", "the dinosaur|v fossil|v", "the genetic|v test|v", "the software|v bug|v", "the space|v probe|v", "the computer|v chip|v", "the virus|v", "the solar|v eclipse|v", "the satellite|v"))
+    world=_topical("peace treaty, border dispute, election, ceasefire, sanctions, hostage crisis, referendum, "
+                   "constitution, embassy siege, civil war"),
+    sports=_topical("cup final, penalty kick, league title, marathon, gold medal, tennis match, relay, semifinal, "
+                    "stadium, championship"),
+    business=_topical("quarterly profits, merger, interest rates, takeover bid, bankruptcy, dividend, stock market, "
+                      "inflation figures, oil prices, bank loan"),
+    science=_topical("vaccine, telescope, dinosaur fossil, genetic test, software bug, space probe, computer chip, "
+                     "virus, solar eclipse, satellite"))
 topical_verbs = dict(
-    world=(("votes", "voted"), ("protests", "protested"), ("demonstrates", "demonstrated"), ("campaigns", "campaigned")),
-    sports=(("sprints", "sprinted"), ("scores", "scored"), ("dribbles", "dribbled"), ("wrestles", "wrestled")),
-    business=(("invests", "invested"), ("borrows", "borrowed"), ("bids", "bid"), ("haggles", "haggled")),
-    science=(("experiments", "experimented"), ("calculates", "calculated"), ("theorizes", "theorized"), ("programs", "programmed")))
-figures = dict(world=("after a war of words", "with an army of helpers", "like a true diplomat"), sports=("after a marathon session", "in a race against time", "without dropping the ball"),
-               business=("at any price", "with a wealth of ideas", "like an honest broker"), science=("at light speed", "like a robot", "with laser focus"))
-anyone = ("woman", "teacher", "student", "spokesman", "visitor", "neighbour", "volunteer", "pensioner", "reporter", "tourist")
-shared_verbs = [(f"{a} {p}", f"{b} {p}") for a, b, p in (("talks", "talked", "about"), ("comments", "commented", "on"), ("writes", "wrote", "about"), ("reports", "reported", "on"), ("asks", "asked", "about"),
-                ("argues", "argued", "about"), ("learns", "learned", "about"), ("reads", "read", "about"), ("jokes", "joked", "about"), ("speaks", "spoke", "about"))]
-manners = ("for hours", "until midnight", "for many weeks", "all day long", "with great care", "for the first time", "in a crowded hall", "without a break")
-anything = ("the decision", "the letter", "the delay", "the plan", "the interview", "the rumours", "the news", "the changes", "the photographs", "the visit")
+    world=_both_tenses("votes voted, protests protested, demonstrates demonstrated, campaigns campaigned"),
+    sports=_both_tenses("sprints sprinted, scores scored, dribbles dribbled, wrestles wrestled"),
+    business=_both_tenses("invests invested, borrows borrowed, bids bid, haggles haggled"),
+    science=_both_tenses("experiments experimented, calculates calculated, theorizes theorized, programs programmed"))
+figures = dict(world=("after a war of words", "with an army of helpers", "like a true diplomat"),
+               sports=("after a marathon session", "in a race against time", "without dropping the ball"),
+               business=("at any price", "with a wealth of ideas", "like an honest broker"),
+               science=("at light speed", "like a robot", "with laser focus"))
+anyone = tuple("woman teacher student spokesman visitor neighbour volunteer pensioner reporter tourist".split())
+shared_verbs = [(f"{now} {link}", f"{past} {link}") for now, past, link in _both_tenses(
+    "talks talked about, comments commented on, writes wrote about, reports reported on, asks asked about, "
+    "argues argued about, learns learned about, reads read about, jokes joked about, speaks spoke about")]
+manners = ("for hours", "until midnight", "for many weeks", "all day long", "with great care", "for the first time",
+           "in a crowded hall", "without a break")
+anything = ("the decision", "the letter", "the delay", "the plan", "the interview", "the rumours", "the news",
+            "the changes", "the photographs", "the visit")
 cities = "Oslo Lisbon Nairobi Denver Kyoto Toronto Madrid Lima Dublin Cairo Seoul Vienna".split()
 days = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-calm_headlines = ("busy {D} in {C}", "long {D} in {C} ends well", "{C} in the news again", "what happened in {C} on {D}")
-closings = ("about two hundred people came to watch", "it was a mild day , and the streets were full", "more details are expected on {D}", "nobody was available for comment",
-            "pictures were shown on television", "a statement was sent to all newspapers", "the event had been planned for months", "local radio was the first to report it")
+calm_headlines = ("busy {D} in {C}", "long {D} in {C} ends well", "{C} in the news again",
+                  "what happened in {C} on {D}")
+closings = ("about two hundred people came to watch", "it was a mild day , and the streets were full",
+            "more details are expected on {D}", "nobody was available for comment",
+            "pictures were shown on television", "a statement was sent to all newspapers",
+            "the event had been planned for months", "local radio was the first to report it")
 
+# %% ../nbs/04_controlled_more.ipynb #c3ecae9e
 def _background(rng):
     "An aside about a person, from any topic"
     who = pick(rng, agents[pick(rng, list(agents))])
-    return pick(rng, ["a former {B}", "whose brother is a {B}", "the child of a {B}", "once a {B}"]).replace("{B}", who)
+    aside = pick(rng, ["a former {B}", "whose brother is a {B}", "the child of a {B}", "once a {B}"])
+    return aside.replace("{B}", who)
+
+def _event(rng, label, core):
+    "Who does what, in the present and in the past, to what; the topical words are marked"
+    who = pick(rng, agents[label])+"|v" if "agent" in core else pick(rng, anyone)
+    if core == "verb": now, past = (f"{v}|v" for v in pick(rng, topical_verbs[label]))
+    else: now, past = pick(rng, shared_verbs)
+    if core == "verb": return who, now, past, pick(rng, manners)
+    return who, now, past, pick(rng, objects[label]) if "object" in core else pick(rng, anything)
 
 @corpora("controlled-topic", labels=("world", "sports", "business", "science"), langs=("en",), options=("distractors",))
 def controlled_topic(rng, lang, split, index, distractors=3):
     "A headline and a lead about one event of world politics, sports, business or science"
-    label = pick(rng, list(agents))
-    reason = pick(rng, ["agent", "object", "verb", "agent and object", "background", "figure of speech"])
-    core = reason if reason in ("agent", "object", "verb", "agent and object") else pick(rng, ["agent", "object", "verb"])
-    who = pick(rng, agents[label])+"|v" if "agent" in core else pick(rng, anyone)
-    now, past = [f"{v}|v" for v in pick(rng, topical_verbs[label])] if core == "verb" else pick(rng, shared_verbs)
-    what = pick(rng, manners) if core == "verb" else pick(rng, objects[label]) if "object" in core else pick(rng, anything)
+    label, cores = pick(rng, list(agents)), ["agent", "object", "verb"]
+    reason = pick(rng, [*cores, "agent and object", "background", "figure of speech"])
+    core = pick(rng, cores) if reason in ("background", "figure of speech") else reason
+    who, now, past, what = _event(rng, label, core)
     city, day = pick(rng, cities), pick(rng, days)
-    headline = f"{who} {now} {what.removeprefix('the ')} in {city}" if chance(rng, .7) else pick(rng, calm_headlines).replace("{C}", city).replace("{D}", day)
+    if chance(rng, .7): headline = f"{who} {now} {what.removeprefix('the ')} in {city}"
+    else: headline = pick(rng, calm_headlines).replace("{C}", city).replace("{D}", day)
     figure = pick(rng, figures[pick(rng, list(figures))]) if reason == "figure of speech" else ""
     aside = f", {_background(rng)} ," if reason == "background" else ""
     where, when = pick(rng, [f"from {city}", "", f"in {city}"]), pick(rng, [f"on {day}", "", "this week", "yesterday"])
     lead = f"the {who} {where} {aside} {past} {what} {figure} {when} ."
-    more = [fill(s.replace("{D}", pick(rng, days))+" .") for s in draw(rng, closings, min(int(rng.integers(0, 3)), distractors))]
-    return assemble("controlled-topic", [[fill(headline+" ."), fill(lead)] + [plain(s) for s in more]], label, lang, split, index, reason, core=core)
+    more = draw(rng, closings, min(int(rng.integers(0, 3)), distractors))
+    more = [plain(fill(s.replace("{D}", pick(rng, days))+" .")) for s in more]
+    return assemble("controlled-topic", [[fill(headline+" ."), fill(lead)] + more], label, lang, split, index, reason,
+                    core=core)
 
 # %% ../nbs/04_controlled_more.ipynb #2a62b261
-_topic_of = {w.partition("|")[0]: t for d in (agents, objects, topical_verbs) for t, xs in d.items() for x in xs for w in (" ".join(x) if isinstance(x, tuple) else x).split() if w != "the"}
+_topic_of = {}
+for _topic in agents:
+    _phrases = (*agents[_topic], *objects[_topic], *(v for tenses in topical_verbs[_topic] for v in tenses))
+    _topic_of |= {w.partition("|")[0]: _topic for x in _phrases for w in x.split() if w != "the"}
 _figures = sorted((f.split() for fs in figures.values() for f in fs), key=len, reverse=True)
+_asides = [x.split() for x in ("a former", "whose brother", "the child", "once a", "once an")]
+
+def _beside_the_point(low):
+    "The indices of figures of speech and of asides between commas"
+    skip = set()
+    for i in range(len(low)):
+        for f in _figures:
+            if low[i:i+len(f)] == f: skip |= set(range(i, i+len(f)))
+        if low[i] == "," and low[i+1:i+3] in _asides: skip |= set(range(i, low.index(",", i+1)))
+    return skip
 
 def solve_topic(parts, # the words of the text, some possibly [MASK]
                ) -> tuple: # label and indices of the deciding words
     "Label and rationale of a news text, from the words alone"
-    low, skip = [w.lower() for w in parts[0]], set()
-    for i in range(len(low)):
-        for f in _figures:
-            if low[i:i+len(f)] == f: skip |= set(range(i, i+len(f)))
-        if low[i] == "," and low[i+1:i+3] in (["a", "former"], ["whose", "brother"], ["the", "child"], ["once", "a"], ["once", "an"]): skip |= set(range(i, low.index(",", i+1)))
+    low = [w.lower() for w in parts[0]]
+    skip = _beside_the_point(low)
     found = {i: _topic_of[w] for i, w in enumerate(low) if w in _topic_of and i not in skip}
     topics = set(found.values())
     return (topics.pop(), frozenset(found)) if len(topics) == 1 else (None, frozenset(found))
 
 # %% ../nbs/04_controlled_more.ipynb #660b1dcb
-residents = dict(she="Alice Bella Carla Daria Edith Flora Greta Hanna Irene Judith Karin Linda Monica Olga Petra Rosa Sarah Tilda Ursula Wanda".split(),
-                 he="Aron Bruno Cyril Dennis Edgar Frank Gregor Hugo Igor Jacob Kevin Leo Max Otto Philip Ralph Stefan Tom Victor Walter".split())
-things = "lamp kettle chair mirror clock vase basket carpet drum ladder bottle blanket guitar helmet pillow teapot".split()
+residents = dict(
+    she="""Alice Bella Carla Daria Edith Flora Greta Hanna Irene Judith Karin Linda Monica Olga Petra Rosa Sarah Tilda
+        Ursula Wanda""".split(),
+    he="""Aron Bruno Cyril Dennis Edgar Frank Gregor Hugo Igor Jacob Kevin Leo Max Otto Philip Ralph Stefan Tom Victor
+        Walter""".split())
+things = """lamp kettle chair mirror clock vase basket carpet drum ladder bottle blanket guitar helmet pillow
+    teapot""".split()
 colours = "red blue green yellow white black brown pink grey purple".split()
 painted = "door fence gate boat shed bench wall roof".split()
 spots = "harbour library bakery museum station park castle market school beach theatre chapel".split()
 relatives = "uncle aunt cousin grandmother teacher dentist doctor lawyer tailor barber".split()
 causes = "headache storm flood cold fever strike bruise parade".split()
-duties = [("lock", "gate"), ("feed", "cat"), ("water", "roses"), ("close", "window"), ("post", "letter"), ("clean", "stove"), ("pay", "bill"), ("call", "plumber")]
+duties = [("lock", "gate"), ("feed", "cat"), ("water", "roses"), ("close", "window"), ("post", "letter"),
+          ("clean", "stove"), ("pay", "bill"), ("call", "plumber")]
 animals = "fish rabbits crabs beetles frogs pigeons".split()
 
 questions = dict( # the values, how the document says it, how the query asks, how the candidate answers
@@ -663,19 +896,35 @@ questions = dict( # the values, how the document says it, how the query asks, ho
     day=(days, "{S}|s arrived|k on {v}|v {manner}", "when did {P} arrive ?", "on {v} ."),
     number=(counting, "{S}|s caught|k {v}|v {x} {place}", "how many {x} did {P} catch ?", "{v} ."),
     person=(relatives, "{S}|s visited|k {poss} {v}|v {time}", "whom did {P} visit ?", "{poss} {v} ."),
-    cause=(causes, "{S}|s stayed|k at home because of a {v}|v {time}", "why did {P} stay at home ?", "because of a {v} ."),
+    cause=(causes, "{S}|s stayed|k at home because of a {v}|v {time}", "why did {P} stay at home ?",
+           "because of a {v} ."),
     duty=(("remembered", "forgot"), "{S}|s {v}|v to {x} {time}", "did {P} {x} ?", "{a} ."))
-where_phrases = ["near the old bridge", "at the other end of town", "in a side street", "behind the town hall", "by the river", ""]
+where_phrases = ["near the old bridge", "at the other end of town", "in a side street", "behind the town hall",
+                 "by the river", ""]
 time_phrases = ["after breakfast", "in the afternoon", "before noon", "during the break", "late in the evening", ""]
 manner_phrases = ["by train", "by bus", "with two heavy bags", "on foot", "in a borrowed car", ""]
-scenery = ["the town lies between two hills and is best known for its narrow streets", "in summer , the inhabitants leave their doors open until it gets dark", "a stone tower stands in the middle of the main square",
-           "the mayor gave a short speech about the new road", "it rained a little , but most people did not mind", "children played football between the parked cars", "an orchestra from the next valley gave a free concert",
-           "the baker sold more bread than in any week before", "two buses broke down on the steep road to the lake", "the newspaper printed a long report with many pictures", "in the evening , lanterns were hung between the houses",
-           "a group of tourists asked the way to the waterfall", "the old cinema showed a silent movie at half price", "nobody could say who had built the wooden stage", "the bells rang every hour , as they always do",
-           "some farmers offered honey and cheese from small wooden carts", "a photographer took pictures of the crowd from a balcony", "the fire brigade showed its oldest engine to the public"]
-openings = ["it was a busy week in {T}", "few weeks in {T} were as lively as this one", "the annual festival brought many people to {T}", "this is what happened in {T} last week"]
+scenery = ["the town lies between two hills and is best known for its narrow streets",
+           "in summer , the inhabitants leave their doors open until it gets dark",
+           "a stone tower stands in the middle of the main square", "the mayor gave a short speech about the new road",
+           "it rained a little , but most people did not mind", "children played football between the parked cars",
+           "an orchestra from the next valley gave a free concert",
+           "the baker sold more bread than in any week before", "two buses broke down on the steep road to the lake",
+           "the newspaper printed a long report with many pictures",
+           "in the evening , lanterns were hung between the houses",
+           "a group of tourists asked the way to the waterfall",
+           "the old cinema showed a silent movie at half price", "nobody could say who had built the wooden stage",
+           "the bells rang every hour , as they always do",
+           "some farmers offered honey and cheese from small wooden carts",
+           "a photographer took pictures of the crowd from a balcony",
+           "the fire brigade showed its oldest engine to the public"]
+openings = ["it was a busy week in {T}", "few weeks in {T} were as lively as this one",
+            "the annual festival brought many people to {T}", "this is what happened in {T} last week"]
+introductions = ["{S}|s has lived in town for years .", "{S}|s likes to have company .",
+                 "{S}|s is a friend of the mayor .", "{S}|s works in a small office .",
+                 "{S}|s knows almost everybody ."]
 links = ["", "that week ,", "as it happens ,", "once again ,"]
 
+# %% ../nbs/04_controlled_more.ipynb #60aa8c64
 def _extra(rng, kind):
     "The part of a fact that is asked about but is not the answer"
     if kind == "colour": return pick(rng, painted)
@@ -686,98 +935,200 @@ def _extra(rng, kind):
 def _fact(rng, kind, who, poss, value, extra, pronoun=None):
     "One or two sentences that state a fact, the second one with a pronoun if asked for"
     said = questions[kind][1]+" ."
-    slots = dict(v=value, x=extra, poss=poss, place=pick(rng, where_phrases), time=pick(rng, time_phrases), manner=pick(rng, manner_phrases))
+    slots = dict(v=value, x=extra, poss=poss, place=pick(rng, where_phrases), time=pick(rng, time_phrases),
+                 manner=pick(rng, manner_phrases))
     if not pronoun: return [fill(said, S=who, **slots)]
-    before = pick(rng, ["{S}|s has lived in town for years .", "{S}|s likes to have company .", "{S}|s is a friend of the mayor .", "{S}|s works in a small office .", "{S}|s knows almost everybody ."])
-    return [fill(before, S=who), fill(pick(rng, links)) + [(w, "" if r == "s" else r) for w, r in fill(said, S=pronoun, **slots)]]
-
-@corpora("controlled-mrc", labels=("true", "false"), langs=("en",), options=("distractors",))
-def controlled_mrc(rng, lang, split, index, distractors=None):
-    "A long document, a question and a candidate answer that is true or false"
-    label, kind = pick(rng, ["true", "false"]), pick(rng, list(questions))
-    people = draw(rng, [(n, "she", "her") for n in residents["she"]] + [(n, "he", "his") for n in residents["he"]], 14)
-    (who, pronoun, poss), values, extra = people[0], questions[kind][0], _extra(rng, kind)
-    claimed, other = draw(rng, values, 2)
-    value = claimed if label == "true" else other
-    two = chance(rng, .3)
-    echo = chance(rng, .5)
-    blocks = [_fact(rng, kind, who, poss, value, extra, pronoun if two else None)]
-    rest = [k for k in questions if k != kind]
-    if chance(rng, .5): blocks.append([plain(s) for s in _about_person(rng, pick(rng, rest), people[0], introduce=False)])
-    budget = int(rng.integers(165, 271)) if distractors is None else 0
-    for i, p in enumerate(people[1:]):
-        if distractors is not None and i >= distractors: break
-        if distractors is None and sum(len(s) for b in blocks for s in b) > budget - 60: break
-        k1, k2 = draw(rng, list(questions), 2)
-        if i < 3: k1, k2 = kind, pick(rng, rest)
-        blocks.append(_about_person(rng, k1, p, claimed if i == 0 and echo else None, avoid=claimed if kind == k1 else None))
-        if chance(rng, .3): blocks.append(_about_person(rng, k2, p, avoid=claimed if kind == k2 else None, introduce=False))
-    blocks = [blocks[0]] + [[plain(s) for s in b] for b in blocks[1:]]
-    for s in draw(rng, scenery, len(scenery)):
-        if sum(len(x) for b in blocks for x in b) >= budget: break
-        blocks.append([plain(fill(s+" ."))])
-    document = [fill(pick(rng, openings)+" .", T=pick(rng, names["town"]))] + [s for b in draw(rng, blocks, len(blocks)) for s in b]
-    _, _, ask, answer = questions[kind]
-    query = [fill(ask, P=who, x=extra), fill(answer, v=claimed, poss=poss, a="yes" if claimed == "remembered" else "no")]
-    return assemble("controlled-mrc", [document, query], label, lang, split, index, "two sentences" if two else kind, fixed=(1,), question=kind, echo=echo and kind != "duty")
+    before, link = fill(pick(rng, introductions), S=who), fill(pick(rng, links))
+    return [before, link + [(w, "" if r == "s" else r) for w, r in fill(said, S=pronoun, **slots)]]
 
 def _about_person(rng, kind, person, value=None, avoid=None, introduce=True):
     "A fact about somebody else, or a second fact, which does not introduce the person again"
     who, pronoun, poss = person
     value = value or pick(rng, [v for v in questions[kind][0] if v != avoid or kind == "duty"])
-    return _fact(rng, kind, who, poss, value, _extra(rng, kind), pronoun if introduce and chance(rng, .2) else None)
+    extra = _extra(rng, kind)
+    return _fact(rng, kind, who, poss, value, extra, pronoun if introduce and chance(rng, .2) else None)
+
+def _length(blocks): return sum(len(s) for b in blocks for s in b)
+
+def _neighbours(rng, kind, people, claimed, echo, size, budget, distractors):
+    "Facts about other people; the first one may have the claimed value (`echo`)"
+    blocks, rest = [], [k for k in questions if k != kind]
+    for i, person in enumerate(people):
+        if distractors is not None and i >= distractors: break
+        if distractors is None and size + _length(blocks) > budget - 60: break
+        k1, k2 = draw(rng, list(questions), 2)
+        if i < 3: k1, k2 = kind, pick(rng, rest)
+        value = claimed if i == 0 and echo else None
+        blocks.append(_about_person(rng, k1, person, value, avoid=claimed if kind == k1 else None))
+        if chance(rng, .3):
+            avoid = claimed if kind == k2 else None
+            blocks.append(_about_person(rng, k2, person, avoid=avoid, introduce=False))
+    return blocks
+
+# %% ../nbs/04_controlled_more.ipynb #5288468d
+@corpora("controlled-mrc", labels=("true", "false"), langs=("en",), options=("distractors",))
+def controlled_mrc(rng, lang, split, index, distractors=None):
+    "A long document, a question and a candidate answer that is true or false"
+    label, kind = pick(rng, ["true", "false"]), pick(rng, list(questions))
+    everybody = [(n, "she", "her") for n in residents["she"]] + [(n, "he", "his") for n in residents["he"]]
+    people = draw(rng, everybody, 14)
+    who, pronoun, poss = people[0]
+    values, _, ask, answer = questions[kind]
+    extra = _extra(rng, kind)
+    claimed, other = draw(rng, values, 2)
+    two, echo = chance(rng, .3), chance(rng, .5)
+    value = claimed if label == "true" else other
+    fact = _fact(rng, kind, who, poss, value, extra, pronoun if two else None)
+    rest = []
+    if chance(rng, .5):
+        other_kind = pick(rng, [k for k in questions if k != kind])
+        rest.append(_about_person(rng, other_kind, people[0], introduce=False))
+    budget = int(rng.integers(165, 271)) if distractors is None else 0
+    rest += _neighbours(rng, kind, people[1:], claimed, echo, _length([fact] + rest), budget, distractors)
+    blocks = [fact] + [[plain(s) for s in b] for b in rest]
+    for s in shuffled(rng, scenery):
+        if _length(blocks) >= budget: break
+        blocks.append([plain(fill(s+" ."))])
+    opening = fill(pick(rng, openings)+" .", T=pick(rng, names["town"]))
+    document = [opening] + [s for b in shuffled(rng, blocks) for s in b]
+    yes = "yes" if claimed == "remembered" else "no"
+    query = [fill(ask, P=who, x=extra), fill(answer, v=claimed, poss=poss, a=yes)]
+    return assemble("controlled-mrc", [document, query], label, lang, split, index, "two sentences" if two else kind,
+                    fixed=(1,), question=kind, echo=echo and kind != "duty")
 
 # %% ../nbs/04_controlled_more.ipynb #d3ea3dec
-_verbs = dict(buy=("bought", things), paint=("painted", colours), walk=("walked", spots), arrive=("arrived", days), catch=("caught", counting), visit=("visited", relatives), stay=("stayed", causes))
+_verbs = dict(buy=("bought", things), paint=("painted", colours), walk=("walked", spots), arrive=("arrived", days),
+              catch=("caught", counting), visit=("visited", relatives), stay=("stayed", causes))
 _residents = {n for k in residents.values() for n in k}
+
+def _last_names(document):
+    "For every word its index, the word, and index and name of the person talked about"
+    at, owner = None, None
+    for i, w in enumerate(document):
+        if w in _residents: at, owner = i, w
+        yield i, w, at, owner
+
+def _solve_value(document, who, verb, values, answer):
+    "The first value after the verb, against the candidate"
+    for i, w, at, owner in _last_names(document):
+        if owner != who or w != verb: continue
+        j = next((j for j in range(i+1, min(i+8, len(document))) if document[j] in values), None)
+        if j is not None: return ("true" if document[j].lower() == answer[-1] else "false"), frozenset((at, i, j))
+    return None, frozenset()
+
+def _solve_duty(document, who, duty, answer):
+    "Whether somebody remembered or forgot to do something, against *yes* or *no*"
+    for i, w, at, owner in _last_names(document):
+        if owner != who or w not in ("remembered", "forgot"): continue
+        if all(x in ("[MASK]", y) for x, y in zip(document[i+2:], duty)):
+            task = {i+2+k for k, x in enumerate(duty) if x != "the"}
+            return ("true" if (w == "remembered") == (answer == ["yes"]) else "false"), frozenset({at, i} | task)
+    return None, frozenset()
 
 def solve_mrc(parts, # the words of document and query, those of the document possibly [MASK]
              ) -> tuple: # label and indices of the deciding words
     "Label and evidence for a question with a candidate answer, from the words alone"
     document, query = parts
-    low = [w.lower() for w in query]; end = low.index("?"); answer = low[end+1:-1]
-    who = next(w for w in query if w in _residents)
-    verb, values = next((_verbs[w] for w in low[:end] if w in _verbs), (("remembered", "forgot"), ("remembered", "forgot")))
-    asked = low[low.index(who.lower())+1:end] if isinstance(verb, tuple) else []
-    owner, at = None, None
-    for i, w in enumerate(document):
-        if w in _residents: owner, at = w, i
-        if owner != who: continue
-        if asked and w in verb and all(x in ("[MASK]", y) for x, y in zip(document[i+2:i+2+len(asked)], asked)):
-            return ("true" if (w == "remembered") == (answer == ["yes"]) else "false"), frozenset((at, i, *(i+2+k for k, x in enumerate(asked) if x != "the")))
-        if not asked and w == verb:
-            j = next((j for j in range(i+1, min(i+8, len(document))) if document[j] in values), None)
-            if j is not None: return ("true" if document[j].lower() == answer[-1] else "false"), frozenset((at, i, j))
-    return None, frozenset()
+    low = [w.lower() for w in query]
+    end = low.index("?")
+    answer, who = low[end+1:-1], next(w for w in query if w in _residents)
+    asked = next((_verbs[w] for w in low[:end] if w in _verbs), None)
+    if asked: return _solve_value(document, who, *asked, answer)
+    return _solve_duty(document, who, low[low.index(who.lower())+1:end], answer)
 
 # %% ../nbs/04_controlled_more.ipynb #178ccb03
-treatments = "aspirin ibuprofen metformin caffeine melatonin zinc ginger yoga acupuncture massage magnesium ketamine lithium insulin cortisone codeine valerian turmeric naproxen creatine".split()
+treatments = """aspirin ibuprofen metformin caffeine melatonin zinc ginger yoga acupuncture massage magnesium ketamine
+    lithium insulin cortisone codeine valerian turmeric naproxen creatine""".split()
 controls = ["placebo", "usual care", "no treatment", "a standard diet", "bed rest", "tap water"]
-outcomes = ["pain", "body weight", "blood pressure", "sleep duration", "heart rate", "fatigue", "nausea", "appetite", "anxiety", "walking distance", "grip strength", "bone density", "lung capacity", "reaction time",
-            "skin temperature", "cholesterol", "dizziness", "alertness", "muscle mass", "joint stiffness", "hearing loss", "coughing", "memory", "body fat", "stress"]
-increased, decreased, unchanged = effects = ("significantly increased", "significantly decreased", "no significant difference")
-conditions = ["asthma", "arthritis", "migraine", "insomnia", "diabetes", "chronic bronchitis", "mild depression", "knee injury"]
+outcomes = ["pain", "body weight", "blood pressure", "sleep duration", "heart rate", "fatigue", "nausea", "appetite",
+            "anxiety", "walking distance", "grip strength", "bone density", "lung capacity", "reaction time",
+            "skin temperature", "cholesterol", "dizziness", "alertness", "muscle mass", "joint stiffness",
+            "hearing loss", "coughing", "memory", "body fat", "stress"]
+increased, decreased, unchanged = effects = ("significantly increased", "significantly decreased",
+                                             "no significant difference")
+conditions = ["asthma", "arthritis", "migraine", "insomnia", "diabetes", "chronic bronchitis", "mild depression",
+              "knee injury"]
+
+def _ways(template, *forms):
+    "A template with the wording for up, down and no difference"
+    return tuple(template.replace("{how}", form) for form in forms)
 
 reports = { # per way of reporting: templates for up, down and no difference
-    "direct": ("{X}|x significantly|d increased|d {Y}|y compared with {Z}|z", "{X}|x significantly|d reduced|d {Y}|y compared with {Z}|z", "{X}|x left|d {Y}|y unchanged|d compared with {Z}|z"),
-    "comparative": ("{Y}|y was significantly|d higher|d with {X}|x than|d with {Z}|z", "{Y}|y was significantly|d lower|d with {X}|x than|d with {Z}|z", "{Y}|y was almost|d equal|d with {X}|x and|d with {Z}|z"),
-    "reversed": ("{Y}|y was significantly|d lower|d with {Z}|z than|d with {X}|x", "{Y}|y was significantly|d higher|d with {Z}|z than|d with {X}|x", "{Y}|y was almost|d equal|d with {Z}|z and|d with {X}|x"),
-    "difference": ("there was a|d significant|d rise|d in {Y}|y with {X}|x relative to {Z}|z", "there was a|d significant|d fall|d in {Y}|y with {X}|x relative to {Z}|z", "there was no|d significant|d difference|d in {Y}|y with {X}|x relative to {Z}|z"),
-    "significance": ("{Y}|y was higher|d with {X}|x than|d with {Z}|z , and|d the difference was|d clearly|d significant|d", "{Y}|y was lower|d with {X}|x than|d with {Z}|z , and|d the difference was|d clearly|d significant|d",
-                     "{Y}|y was {either}|d with {X}|x than|d with {Z}|z , but|d the difference was|d not|d significant|d"),
-    "two outcomes": ("{X}|x led to a|d significant|d rise|d in {Y}|y and {other} compared with {Z}|z", "{X}|x led to a|d significant|d fall|d in {Y}|y and {other} compared with {Z}|z", "{X}|x led to no|d significant|d change|d in {Y}|y and {other} compared with {Z}|z")}
+    "direct": ("{X}|x significantly|d increased|d {Y}|y compared with {Z}|z",
+               "{X}|x significantly|d reduced|d {Y}|y compared with {Z}|z",
+               "{X}|x left|d {Y}|y unchanged|d compared with {Z}|z"),
+    "comparative": ("{Y}|y was significantly|d higher|d with {X}|x than|d with {Z}|z",
+                    "{Y}|y was significantly|d lower|d with {X}|x than|d with {Z}|z",
+                    "{Y}|y was almost|d equal|d with {X}|x and|d with {Z}|z"),
+    "reversed": ("{Y}|y was significantly|d lower|d with {Z}|z than|d with {X}|x",
+                 "{Y}|y was significantly|d higher|d with {Z}|z than|d with {X}|x",
+                 "{Y}|y was almost|d equal|d with {Z}|z and|d with {X}|x"),
+    "difference": _ways("there was {how} in {Y}|y with {X}|x relative to {Z}|z", "a|d significant|d rise|d",
+                        "a|d significant|d fall|d", "no|d significant|d difference|d"),
+    "significance": _ways("{Y}|y was {how} significant|d",
+                          "higher|d with {X}|x than|d with {Z}|z , and|d the difference was|d clearly|d",
+                          "lower|d with {X}|x than|d with {Z}|z , and|d the difference was|d clearly|d",
+                          "{either}|d with {X}|x than|d with {Z}|z , but|d the difference was|d not|d"),
+    "two outcomes": _ways("{X}|x led to {how} in {Y}|y and {other} compared with {Z}|z", "a|d significant|d rise|d",
+                          "a|d significant|d fall|d", "no|d significant|d change|d")}
 
-background = ["{C} is a common condition in adults of all ages", "the treatment of {C} is still a matter of debate", "many patients with {C} look for additional therapies", "earlier studies on {C} were small and short", "little is known about the long-term care of {C}"]
-methods = ["a total of {N} patients with {C} were recruited at three hospitals", "patients were randomly assigned to one of three groups", "the groups received {X} , {W} or {Z} for {M} weeks", "all outcomes were measured by trained nurses",
-           "neither the nurses nor the statisticians knew who was in which group", "patients with recent surgery were excluded", "the groups were similar in age and sex at the start", "the study protocol was approved by the local ethics board",
-           "missing values were replaced by the last observation", "the analysis followed a plan that had been published in advance", "visits took place every second week"]
-remarks = ["in total , {K} patients left the study early for personal reasons", "no serious adverse events were reported", "adherence was good in all groups", "the results did not depend on the hospital", "most patients said they would take part again"]
-endings = ["larger trials are needed before firm advice can be given", "the effects should be followed over a longer period", "these results may help doctors and patients to decide together", "cost and convenience should also be considered", "further work will look at different doses"]
+background = ["{C} is a common condition in adults of all ages", "the treatment of {C} is still a matter of debate",
+              "many patients with {C} look for additional therapies", "earlier studies on {C} were small and short",
+              "little is known about the long-term care of {C}"]
+methods = ["a total of {N} patients with {C} were recruited at three hospitals",
+           "patients were randomly assigned to one of three groups",
+           "the groups received {X} , {W} or {Z} for {M} weeks", "all outcomes were measured by trained nurses",
+           "neither the nurses nor the statisticians knew who was in which group",
+           "patients with recent surgery were excluded", "the groups were similar in age and sex at the start",
+           "the study protocol was approved by the local ethics board",
+           "missing values were replaced by the last observation",
+           "the analysis followed a plan that had been published in advance", "visits took place every second week"]
+remarks = ["in total , {K} patients left the study early for personal reasons",
+           "no serious adverse events were reported", "adherence was good in all groups", "the results did not depend on the hospital",
+           "most patients said they would take part again"]
+endings = ["larger trials are needed before firm advice can be given",
+           "the effects should be followed over a longer period",
+           "these results may help doctors and patients to decide together",
+           "cost and convenience should also be considered", "further work will look at different doses"]
 
+# %% ../nbs/04_controlled_more.ipynb #560e02b2
 def _result(rng, way, effect, x, y, z, other=""):
     "One result sentence"
     template = reports[way][effects.index(effect)]
     return fill(template+" .", X=x, Y=y, Z=z, other=other, either=pick(rng, ["higher", "lower"]))
+
+def _other_results(rng, x, w, ys, z, n=None):
+    "Results about other outcomes or the other treatment, every pair of them at most once; `n`: how many at most"
+    todo = [(x, y) for y in ys[2:]] + [(w, y) for y in shuffled(rng, ys)]
+    first = [(w, ys[0])] if chance(rng, .5) else []
+    todo = first + shuffled(rng, todo)
+    if n is None: n = int(rng.integers(5, 9))
+    results, done = [], {(x, ys[0]), (x, ys[1])}
+    for t, y in todo:
+        if len(results) >= n: break
+        if (t, y) in done: continue
+        done.add((t, y))
+        way, other = pick(rng, list(reports)), None
+        if way == "two outcomes":
+            other = next((o for o in shuffled(rng, ys) if (t, o) not in done), None)
+            done.add((t, other))
+            if other is None: way = "direct"
+        results.append(plain(_result(rng, way, pick(rng, effects), t, y, z, other or "")))
+    return results
+
+def _abstract(rng, results, setup, some):
+    "A whole abstract of 150 to 295 words around the results; `some` draws stock sentences"
+    results = results + some(remarks, int(rng.integers(0, 3)))
+    front, back = some(background, 2), some(endings, 2)
+    size = _length([front, setup, results, back])
+    extra, setup = some(methods[3:], len(methods)-3), list(setup)
+    while extra and size < 160:
+        setup.append(extra.pop())
+        size += len(setup[-1])
+    setup += [s for s in extra if chance(rng, .3)]
+    document = front + setup + shuffled(rng, results) + back
+    while _length([document]) > 295: document.pop()
+    return document
 
 @corpora("controlled-evinf", labels=effects, langs=("en",), options=("distractors",))
 def controlled_evinf(rng, lang, split, index, distractors=None):
@@ -786,65 +1137,70 @@ def controlled_evinf(rng, lang, split, index, distractors=None):
     (x, w), z, c = draw(rng, treatments, 2), pick(rng, controls), pick(rng, conditions)
     ys = draw(rng, outcomes, 9)
     results = [_result(rng, reason, label, x, ys[0], z, ys[1])]
-    todo = [(x, y) for y in ys[2:]] + [(w, y) for y in draw(rng, ys, 9)]
-    todo = [(w, ys[0])] * chance(rng, .5) + draw(rng, todo, len(todo)); done = {(x, ys[0]), (x, ys[1])}
-    n = int(rng.integers(5, 9)) if distractors is None else distractors
-    for t, y in todo:
-        if len(results) > n: break
-        if (t, y) in done: continue
-        done.add((t, y)); way = pick(rng, list(reports)); other = None
-        if way == "two outcomes":
-            other = next((o for o in draw(rng, ys, 9) if (t, o) not in done), None); done.add((t, other))
-            if other is None: way = "direct"
-        results.append(plain(_result(rng, way, pick(rng, effects), t, y, z, other or "")))
-    slots = dict(C=c, X=x, W=w, Z=z, N=str(int(rng.integers(4, 40))*10), M=str(int(rng.integers(2, 20))), K=str(int(rng.integers(2, 20))))
+    results += _other_results(rng, x, w, ys, z, distractors)
+    slots = dict(C=c, X=x, W=w, Z=z, N=str(int(rng.integers(4, 40))*10), M=str(int(rng.integers(2, 20))),
+                 K=str(int(rng.integers(2, 20))))
     def some(options, k): return [plain(fill(t+" .", **slots)) for t in draw(rng, options, k)]
     setup = some(methods[:3], 3)
-    if distractors is None:
-        results = results + some(remarks, int(rng.integers(0, 3)))
-        front, back = some(background, 2), some(endings, 2)
-        body = sum(map(len, front+setup+results+back))
-        extra = some(methods[3:], len(methods)-3)
-        while extra and body < 160: setup.append(extra.pop()); body += len(setup[-1])
-        setup += [s for s in extra if chance(rng, .3)]
-        document = front + setup + draw(rng, results, len(results)) + back
-        while sum(map(len, document)) > 295: document.pop()
-    else: document = setup + draw(rng, results, len(results))
+    if distractors is None: document = _abstract(rng, results, setup, some)
+    else: document = setup + shuffled(rng, results)
     query = fill("effect of {X} on {Y} compared with {Z}", X=x, Y=ys[0], Z=z)
-    return assemble("controlled-evinf", [document, [query]], label, lang, split, index, reason, fixed=(1,), treatment=x, outcome=ys[0], control=z)
+    return assemble("controlled-evinf", [document, [query]], label, lang, split, index, reason, fixed=(1,),
+                    treatment=x, outcome=ys[0], control=z)
 
 # %% ../nbs/04_controlled_more.ipynb #53ddd482
 def _find(low, phrase):
     "Indices of the first occurrence of `phrase` in a sentence given as {index: word}"
-    k = phrase.split()
-    return next((list(range(i, i+len(k))) for i in sorted(low) if [low.get(i+j) for j in range(len(k))] == k), None)
+    words = phrase.split()
+    for i in sorted(low):
+        at = range(i, i+len(words))
+        if [low.get(j) for j in at] == words: return list(at)
+
+def _asked(query):
+    "Treatment, outcome and control of a query"
+    low = [w.lower() for w in query]
+    on, than = low.index("on"), low.index("compared")
+    return " ".join(low[2:on]), " ".join(low[on+1:than]), " ".join(low[than+2:])
+
+def _stated(rest):
+    "Effect and its words in what is left of a result sentence; None where it states no effect"
+    def at(*words): return {i for i, w in rest.items() if w in words}
+    up, down = at("increased", "higher", "rise"), at("reduced", "lower", "fall")
+    flat, significant = at("not", "no", "equal", "unchanged"), at("significant", "significantly")
+    if not flat and not ((up or down) and significant): return None
+    used = up | down | flat | significant | at("left", "change", "than", "almost", "clearly", "but")
+    used |= {i for i in at("a", "no") if i+1 in at("significant")}
+    used |= {i for i in at("was") if i+1 in at("clearly", "not")}
+    if not up and not down: used |= at("difference")
+    if at("equal", "clearly"): used |= at("and")
+    effect = unchanged if flat else increased if up else decreased
+    return effect, used, bool(at("than"))
 
 def solve_evinf(parts, # the words of abstract and query, those of the abstract possibly [MASK]
                ) -> tuple: # label and indices of the deciding words
     "Direction of an effect and the words that state it, from the words alone"
-    q = [w.lower() for w in parts[1]]; on, than = q.index("on"), q.index("compared")
-    x, y, z = " ".join(q[2:on]), " ".join(q[on+1:than]), " ".join(q[than+2:])
+    asked = _asked(parts[1])
     for s in sentences(parts[0]):
         low = {i: w.lower() for i, w in s}
-        where = [_find(low, p) for p in (x, y, z)]
+        where = [_find(low, phrase) for phrase in asked]
         if None in where: continue
-        used = {i for p in where for i in p}; rest = {i: w for i, w in low.items() if i not in used}
-        def at(*ws): return {i for i, w in rest.items() if w in ws}
-        up, down, flat = at("increased", "higher", "rise"), at("reduced", "lower", "fall"), at("not", "no", "equal", "unchanged")
-        if not (flat or up | down and at("significant", "significantly")): continue
-        used |= up | down | flat | at("left", "change", "significantly", "significant", "than", "almost", "clearly", "but")
-        used |= {i for i in at("a", "no") if i+1 in at("significant")} | {i for i in at("was") if i+1 in at("clearly", "not")} | ({i for i in at("difference")} if not up | down else set())
-        used |= at("and") if at("equal", "clearly") else set()
-        if flat: return unchanged, frozenset(used)
-        flip = at("than") and where[2][0] < where[0][0]
-        return (increased if bool(up) != bool(flip) else decreased), frozenset(used)
+        named = {i for phrase in where for i in phrase}
+        stated = _stated({i: w for i, w in low.items() if i not in named})
+        if stated is None: continue
+        effect, used, compared = stated
+        reversed_ = compared and where[2][0] < where[0][0] # lower with Z than with X
+        if reversed_ and effect != unchanged: effect = decreased if effect == increased else increased
+        return effect, frozenset(named | used)
     return None, frozenset()
 
 # %% ../nbs/04_controlled_more.ipynb #5d3d0ded
-crafts = dict(novelist="author", painter="painter", composer="composer", architect="designer", filmmaker="director", sculptor="creator")
-title_words = ("Silver Golden Silent Broken Hidden Distant Frozen Crimson Lonely Endless".split(), "Harbour Garden Mirror Bridge Forest Tower Island River Window Valley".split())
+crafts = dict(novelist="author", painter="painter", composer="composer", architect="designer", filmmaker="director",
+              sculptor="creator")
+title_words = ("Silver Golden Silent Broken Hidden Distant Frozen Crimson Lonely Endless".split(),
+               "Harbour Garden Mirror Bridge Forest Tower Island River Window Valley".split())
 instruments = "violin piano trumpet flute cello harp accordion clarinet".split()
-houses = [f"the {a} {b}" for a in ("Lakeside", "Riverside", "Hilltop", "Central", "Northern") for b in ("Museum", "Theatre", "School", "Gallery")]
+houses = [f"the {a} {b}" for a in ("Lakeside", "Riverside", "Hilltop", "Central", "Northern")
+          for b in ("Museum", "Theatre", "School", "Gallery")]
 prizes = [f"the {a} Prize" for a in ("Ashford", "Millbrook", "Redhill", "Oakham", "Westmere", "Fairport")]
 all_cities = [c for cs in countries.values() for c in cs]
 births, careers = [str(y) for y in range(1941, 1966)], [str(y) for y in range(1986, 2003)]
@@ -857,27 +1213,50 @@ enquiries = dict( # how the passage says it, how the question asks, the values, 
     move=("{S} moved|k to {o}|o in {v}|a", "when did {E}|e move|k to {o}|o ?", careers, all_cities),
     house=("{S} opened|k {o}|o in {v}|a", "where did {E}|e open|k {o}|o ?", all_cities, houses),
     prize=("{S} won|k {o}|o in {v}|a", "when did {E}|e win|k {o}|o ?", careers, prizes))
-habits = ["{S} likes long walks by the sea", "{S} rarely gives interviews", "{S} often works at night", "{S} has many friends abroad", "{S} started to draw as a child"]
+habits = ["{S} likes long walks by the sea", "{S} rarely gives interviews", "{S} often works at night",
+          "{S} has many friends abroad", "{S} started to draw as a child"]
+
+# %% ../nbs/04_controlled_more.ipynb #e3dea217
+def _person(rng, pronoun, other, last, teachers, job, title):
+    "Somebody with a profession, a title and possible teachers of the other gender"
+    first = pick(rng, names[pronoun])
+    taught_by = [f"{f} {l}" for f, l in zip(draw(rng, names[other], 2), teachers)]
+    return dict(first=first, last=last, name=f"{first} {last}", pronoun=pronoun, job=job,
+                description=f"the {crafts[job]} of {title}", teachers=taught_by)
 
 def _people(rng):
-    "Two people of different gender with a profession and a title each, and possible teachers of the other gender"
-    last, kinds = draw(rng, names["last"], 6), draw(rng, ["she", "he"], 2)
+    "Two people of different gender"
+    last, (g, h) = draw(rng, names["last"], 6), draw(rng, ["she", "he"], 2)
     jobs = draw(rng, list(crafts), 2)
     titles = [f"The {a} {b}" for a, b in zip(draw(rng, title_words[0], 2), draw(rng, title_words[1], 2))]
-    people = [dict(first=pick(rng, names[g]), last=l, pronoun=g, job=j, description=f"the {crafts[j]} of {t}", teachers=[f"{f} {x}" for f, x in zip(draw(rng, names[h], 2), last[k:k+2])])
-              for g, h, l, j, t, k in zip(kinds, kinds[::-1], last, jobs, titles, (2, 4))]
-    return [dict(p, name=f"{p['first']} {p['last']}") for p in people]
+    return (_person(rng, g, h, last[0], last[2:4], jobs[0], titles[0]),
+            _person(rng, h, g, last[1], last[4:6], jobs[1], titles[1]))
+
+def _state(rng, key, person, taken=()):
+    "A fact of a kind about a person: key, value, other thing"
+    _, _, values, things = enquiries[key]
+    o = pick(rng, [t for t in things if t not in taken]) if things else None
+    return key, pick(rng, [v for v in (values or person["teachers"]) if v != o and v not in taken]), o
+
+def _introduction(rng, person, stated, described, keep):
+    "The first sentence about somebody; the words with role `keep` belong to the rationale"
+    told = {x for _, v, o in stated for x in (v, o)}
+    city = pick(rng, [c for c in all_cities if c not in told])
+    template = "{N}|i is {D}|j ." if described else "{N}|i is a {J} from {C} ."
+    intro = fill(template, N=person["name"], D=person["description"], J=person["job"], C=city)
+    return [(w, "e" if r == keep else "") for w, r in intro]
 
 def _block(rng, person, stated, decisive, mention, described, filler):
     "The sentences about one person; `decisive` is the position of the fact that answers, or None"
-    name = person["name"]
-    forms = dict(name=name, surname=person["last"], pronoun=person["pronoun"], profession=f"the {person['job']}")
+    forms = dict(name=person["name"], surname=person["last"], pronoun=person["pronoun"],
+                 profession=f"the {person['job']}")
     free = [f for f in forms if not (f == "profession" and described or f == "name" and decisive is not None)]
-    early = decisive is not None and not described and mention != "name"
-    intro = fill("{N}|i is {D}|j ." if described else "{N}|i is a {J} from {C} .", N=name, D=person["description"], J=person["job"], C=pick(rng, [c for c in all_cities if not any(c in (v, o) for _, v, o in stated)]))
-    keep = "j" if described and decisive is not None else "i" if early else "-"
-    out = [[(w, "e" if r == keep else "") for w, r in intro]]
-    said = [(enquiries[key][0].replace("{S}", "{S}|e"), v, o or "", i == decisive) for i, (key, v, o) in enumerate(stated)]
+    keep = "-"
+    if decisive is not None and described: keep = "j"
+    elif decisive is not None and mention != "name": keep = "i"
+    out = [_introduction(rng, person, stated, described, keep)]
+    said = [(enquiries[key][0].replace("{S}", "{S}|e"), v, o or "", i == decisive)
+            for i, (key, v, o) in enumerate(stated)]
     if filler: said.insert(int(rng.integers(len(said)+1)), (pick(rng, habits), "", "", False))
     last = "name"
     for template, v, o, decides in said:
@@ -886,42 +1265,56 @@ def _block(rng, person, stated, decisive, mention, described, filler):
         out.append(s if decides else plain(s))
     return out
 
-def _state(rng, key, person, taken=()):
-    "A fact of a kind about a person: key, value, other thing"
-    _, _, values, things = enquiries[key]
-    o = pick(rng, [t for t in things if t not in taken]) if things else None
-    return key, pick(rng, [v for v in (values or person["teachers"]) if v != o and v not in taken]), o
+# %% ../nbs/04_controlled_more.ipynb #8b5ac464
+def _other_block(rng, two, key, answer, others, described):
+    "The sentences about the other person, who has a fact of the same kind"
+    facts = [_state(rng, key, two, taken=answer[1:])] + [_state(rng, k, two) for k in others[:1]]
+    facts = draw(rng, facts, 2)
+    described = described or chance(rng, .3)
+    return _block(rng, two, facts, None, None, described, chance(rng, .5))
 
 @corpora("controlled-qa", labels=(), langs=("en",), options=("distractors",))
 def controlled_qa(rng, lang, split, index, distractors=3):
     "A question, a passage about two people, the answer and the referential equalities"
     one, two = _people(rng)
     reason = pick(rng, ["name", "surname", "pronoun", "profession", "description"])
-    mention = pick(rng, ["pronoun", "surname"]) if reason == "description" else reason
     described = reason == "description"
+    mention = pick(rng, ["pronoun", "surname"]) if described else reason
     key, *others = draw(rng, list(enquiries), min(1+distractors, 4))
     answer = _state(rng, key, one)
     stated = [answer] + [_state(rng, k, one) for k in others[:int(rng.integers(1, 3))]]
     if answer[2] and distractors and chance(rng, .5): stated.append(_state(rng, key, one, taken=answer[1:]))
-    order = draw(rng, list(range(len(stated))), len(stated))
-    mine = _block(rng, one, [stated[i] for i in order], order.index(0), mention, described, distractors and chance(rng, .5))
-    blocks = [mine]
-    if distractors: blocks.append(_block(rng, two, draw(rng, [_state(rng, key, two, taken=answer[1:])] + [_state(rng, k, two) for k in others[:1]], 2), None, None, described or chance(rng, .3), chance(rng, .5)))
-    passage = [s for b in draw(rng, blocks, len(blocks)) for s in b]
+    order = shuffled(rng, range(len(stated)))
+    filler = distractors and chance(rng, .5)
+    blocks = [_block(rng, one, [stated[i] for i in order], order.index(0), mention, described, filler)]
+    if distractors: blocks.append(_other_block(rng, two, key, answer, others, described))
+    passage = [s for b in shuffled(rng, blocks) for s in b]
     question = fill(enquiries[key][1], E=one["description"] if described else one["name"], o=answer[2] or "")
-    x = assemble("controlled-qa", [[question], passage], None, lang, split, index, reason, couple=("e", "o"), question=key)
-    return x.replace(meta=dict(x.meta, answer=_span_of(question, passage), equalities=sorted([list(a), list(b)] for a, b in x.gold.spans)))
+    x = assemble("controlled-qa", [[question], passage], None, lang, split, index, reason, couple=("e", "o"),
+                 question=key)
+    equalities = sorted([list(a), list(b)] for a, b in x.gold.spans)
+    return x.replace(meta=dict(x.meta, answer=_span_of(question, passage), equalities=equalities))
 
 def _span_of(question, passage):
     "First and last global index of the answer"
-    found = [i for i, (_, r) in enumerate((t for s in passage for t in s), len(question)) if r == "a"]
+    tokens = [token for s in passage for token in s]
+    found = [i for i, (_, role) in enumerate(tokens, len(question)) if role == "a"]
     return [found[0], found[-1]]
 
 # %% ../nbs/04_controlled_more.ipynb #c278f125
-_asks = dict(born="born", study="studied", play="plays", keep="keeps", live="lives", move="moved", open="opened", win="won")
+_asks = dict(born="born", study="studied", play="plays", keep="keeps", live="lives", move="moved", open="opened",
+             win="won")
 _firsts, _lasts = set(names["she"]+names["he"]), set(names["last"])
-_kind_of_answer = dict(born=lambda w: w in births, studied=None, plays=lambda w: w in instruments, keeps=lambda w: w in counting, lives=lambda w: w in all_cities, moved=lambda w: w in careers,
-                       opened=lambda w: w in all_cities, won=lambda w: w in careers)
+_answers = dict(born=births, studied=None, plays=instruments, keeps=counting, lives=all_cities, moved=careers,
+                opened=all_cities, won=careers)
+
+def _mention_at(words, low, i):
+    "Length and kind of the mention of a person that begins at word `i`; 1 and None if there is none"
+    if words[i] in _firsts and words[i+1:i+2] and words[i+1] in _lasts: return 2, "name"
+    if low[i] == "the" and low[i+2:i+4] == ["of", "the"] and low[i+1] in crafts.values(): return 6, "description"
+    if low[i] == "the" and low[i+1:i+2] and low[i+1] in crafts: return 2, "profession"
+    if words[i] in _lasts: return 1, "surname"
+    return 1, "pronoun" if low[i] in ("she", "he") else None
 
 def mentions(words,   # the words of a part
              start=0, # global index of the first
@@ -929,40 +1322,59 @@ def mentions(words,   # the words of a part
     "Every mention of a person: full name, description, surname, pronoun or profession"
     out, low, i = [], [w.lower() for w in words], 0
     while i < len(words):
-        size, kind = 1, None
-        if words[i] in _firsts and i+1 < len(words) and words[i+1] in _lasts: size, kind = 2, "name"
-        elif low[i] == "the" and low[i+2:i+4] == ["of", "the"] and low[i+1] in crafts.values(): size, kind = 6, "description"
-        elif low[i] == "the" and i+1 < len(words) and low[i+1] in crafts: size, kind = 2, "profession"
-        elif words[i] in _lasts: kind = "surname"
-        elif low[i] in ("she", "he"): kind = "pronoun"
-        if kind and not (kind == "name" and i and low[i-1] == "under"): out.append((start+i, start+i+size-1, kind, " ".join(low[i:i+size])))
+        size, kind = _mention_at(words, low, i)
+        teacher = kind == "name" and i and low[i-1] == "under"
+        if kind and not teacher: out.append((start+i, start+i+size-1, kind, " ".join(low[i:i+size])))
         i += size
     return out
 
+def _about_whom(people, who):
+    "The mentions of the person asked about, each with where it ends and where that person was introduced"
+    current, introduced = set(), {}
+    for k, (a, b, kind, text) in enumerate(people):
+        if kind == "name" and text not in current: current, introduced = {text}, {text: (a, b)}
+        elif kind == "description":
+            current.add(text)
+            introduced[text] = (a, b)
+        following = people[k+1][0] if k+1 < len(people) else None
+        if who in current: yield (a, b), text, following, introduced[who]
+
+def _same_words(low, wanted, begin, end):
+    "Where the words occur first in a range of positions, or None"
+    n = len(wanted)
+    return next((list(range(i, i+n)) for i in range(begin, end) if low[i:i+n] == wanted), None)
+
+def _answer_after(passage, begin, values):
+    "First and last position of the answer: a value of the right type, or a full name where there are no values"
+    for i in range(begin, min(begin+4, len(passage))):
+        if values is None and passage[i] in _firsts: return i, i+1
+        if values is not None and passage[i] in values: return i, i
+
+# %% ../nbs/04_controlled_more.ipynb #8826de1b
 def solve_qa(parts, # the words of question and passage, some possibly [MASK]
             ) -> tuple: # answer (start, end), indices of the deciding words, equalities
     "The answer, the words that lead to it and what refers to the same thing, from the words alone"
-    question, passage = parts; m = len(question); low = [w.lower() for w in passage]
-    asked = mentions(question); verb = next(((i, _asks[w.lower()]) for i, w in enumerate(question) if w.lower() in _asks), None)
-    if not asked or not verb: return None, frozenset(), frozenset()
-    who, test = asked[0], _kind_of_answer[verb[1]]
-    thing = [i for i in range(verb[0]+1, m) if question[i] not in ("[MASK]", "?") and question[i] not in ("to", "under")]
-    people = mentions(passage, m); current, found = set(), {}
-    for k, (a, b, kind, text) in enumerate(people):
-        if kind == "name" and text not in current: current, found = {text}, {text: (a, b)}
-        elif kind == "description": current, found = current | {text}, {**found, text: (a, b)}
-        if who[3] not in current: continue
-        until = people[k+1][0]-m if k+1 < len(people) else len(passage)
-        at = next((i for i in range(b-m+1, min(b-m+4, until)) if low[i] == verb[1]), None)
+    question, passage = parts
+    m, low, nothing = len(question), [w.lower() for w in passage], (None, frozenset(), frozenset())
+    asked = mentions(question)
+    verb = next(((i, _asks[w.lower()]) for i, w in enumerate(question) if w.lower() in _asks), None)
+    if not asked or not verb: return nothing
+    first, last, _, who = asked[0]
+    thing = [i for i in range(verb[0]+1, m) if question[i] not in ("[MASK]", "?", "to", "under")]
+    wanted = [question[j].lower() for j in thing]
+    for here, text, following, introduced in _about_whom(mentions(passage, m), who):
+        after = here[1]-m+1
+        until = len(passage) if following is None else following-m
+        at = next((i for i in range(after, min(after+3, until)) if low[i] == verb[1]), None)
         if at is None: continue
-        other = []
-        if thing:
-            n = len(thing); other = next((list(range(i, i+n)) for i in range(at+1, at+4) if low[i:i+n] == [question[j].lower() for j in thing]), None)
-            if other is None: continue
-        begin = (other[-1] if other else at)+1
-        end = next(((i, i+1) for i in range(begin, begin+4) if passage[i] in _firsts), None) if test is None else next(((i, i) for i in range(begin, min(begin+4, len(passage))) if test(passage[i])), None)
-        if end is None: continue
-        equal = {(who[:2], (a, b))} | ({(who[:2], found[who[3]])} if text != who[3] else set()) | ({((thing[0], thing[-1]), (m+other[0], m+other[-1]))} if thing else set())
-        used = {i for pair in equal for s, e in pair for i in range(s, e+1)} | {verb[0], m+at} | set(range(m+end[0], m+end[1]+1))
-        return (m+end[0], m+end[1]), frozenset(used), frozenset(equal)
-    return None, frozenset(), frozenset()
+        other = _same_words(low, wanted, at+1, at+4) if thing else []
+        if other is None: continue
+        answer = _answer_after(passage, (other[-1] if other else at)+1, _answers[verb[1]])
+        if answer is None: continue
+        equal = {((first, last), here)}
+        if text != who: equal.add(((first, last), introduced))
+        if thing: equal.add(((thing[0], thing[-1]), (m+other[0], m+other[-1])))
+        start, end = m+answer[0], m+answer[1]
+        used = {i for pair in equal for span in pair for i in range(span[0], span[1]+1)}
+        return (start, end), frozenset(used | {verb[0], m+at} | set(range(start, end+1))), frozenset(equal)
+    return nothing
