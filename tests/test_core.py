@@ -5,10 +5,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from xfeval.core import Ask, Explanation, Gold, Instance, Registry, average, check_choice, item_words, join_words, play, seed_for, split_words, write_whole
+from xfeval.core import (Ask, Explanation, Gold, Instance, Registry, average, check_choice, item_words, join_words,
+                         play, seed_for, split_words, write_whole)
 
-SAMPLES = ["The dog's 3.5-year-old owner didn't run… why?", "Der Junge läuft, und das Mädchen schläft.", "Köpeğin kuyruğu uzun!", "الولد يركض في الحديقة.", "लड़का दौड़ रहा है।",
-           "เด็กวิ่งในสวน", "Một người đàn ông đang chơi ghi-ta.", "一个男人在弹吉他。", "ok 👩‍👩‍👧 👍🏽 fine", "a   b\t\tc\n", "", "…!!!???", "«Où est l'homme?»", "x_y 1,000.50"]
+SAMPLES = ["The dog's 3.5-year-old owner didn't run… why?", "Der Junge läuft, und das Mädchen schläft.",
+           "Köpeğin kuyruğu uzun!", "الولد يركض في الحديقة.", "लड़का दौड़ रहा है।", "เด็กวิ่งในสวน",
+           "Một người đàn ông đang chơi ghi-ta.", "一个男人在弹吉他。", "ok 👩‍👩‍👧 👍🏽 fine", "a   b\t\tc\n", "",
+           "…!!!???", "«Où est l'homme?»", "x_y 1,000.50"]
 
 
 @pytest.mark.parametrize("text", SAMPLES)
@@ -161,3 +164,27 @@ def test_play_and_ask():
 def test_instances_travel_between_processes():
     x = pair().replace(meta=dict(a=1), gold=Gold(tokens=[0]))
     assert pickle.loads(pickle.dumps(x)) == x
+
+
+@pytest.mark.parametrize("text,words", [
+    ("L'homme qu'on voit n'aime pas l’arc-en-ciel.",
+     ["L'", "homme", "qu'", "on", "voit", "n'", "aime", "pas", "l’", "arc-en-ciel", "."]),
+    ("Aujourd'hui, quelqu'un parle jusqu'à midi.",
+     ["Aujourd'hui", ",", "quelqu'un", "parle", "jusqu'", "à", "midi", "."]),
+    ("d'aujourd'hui, presqu'île, a-t-il, 3,5", ["d'", "aujourd'hui", ",", "presqu'île", ",", "a-t-il", ",", "3,5"]),
+])
+def test_french_elisions_are_words_of_their_own(text, words):
+    assert [text[a:b] for a, b in split_words(text, "fr")] == words
+    assert "".join(text[a:b] for a, b in split_words(text)) == "".join(words)
+
+
+def test_elision_is_split_in_french_only():
+    assert [("L'homme")[a:b] for a, b in split_words("L'homme")] == ["L'homme"]
+    assert [("don't")[a:b] for a, b in split_words("don't", "fr")] == ["don't"]
+
+
+@pytest.mark.parametrize("lang", ["en", "de", "es", "fr", "vi", "tr"])
+def test_raw_text_of_our_corpora_is_cut_into_the_same_words_again(lang):
+    from xfeval.data import load_data
+    for x in [*load_data("demo-xnli", lang=lang), *load_data("controlled-xnli", lang=lang, n=60)]:
+        assert Instance.from_text(x.texts, lang=lang).parts == x.parts

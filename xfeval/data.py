@@ -212,7 +212,7 @@ dataset("eraser-fever", "fact checking", _query, ("supports", "refutes"),
 
 dataset("evidence-inference", "clinical evidence", _query, evinf_labels,
     _named(dict(train="train", validation="dev", test="test"), "eraser_evinf/{}.csv", "evinf/{}.csv"),
-    "MIT", "https://evidence-inference.ebm-nlp.com", fixed=("query",))(read_evidence_inference)
+    "MIT", "https://evidence-inference.ebm-nlp.com", "validation 684", fixed=("query",))(read_evidence_inference)
 
 dataset("qed", "question answering", ("question", "paragraph"), (),
     _named(dict(train="train", validation="dev"), "qed/qed-{}.jsonlines"),
@@ -245,9 +245,10 @@ dataset("imdb-cad", "sentiment", ("text",), sentiment_labels,
     "train 1707, validation 245, test 488",
     note="the originals come from the train half of IMDb: a model trained there has seen them")(read_sentiment)
 
-dataset("demo-nli", _nli, _pair, nli_labels, dict(test=["demo/demo_nli.jsonl"]), "CC BY 4.0", "bundled")(read_demo)
+dataset("demo-nli", _nli, _pair, nli_labels, dict(test=["demo/demo_nli.jsonl"]), "CC BY 4.0", "bundled",
+    "test 162")(read_demo)
 dataset("demo-xnli", _nli, _pair, nli_labels, dict(test=["demo/demo_xnli_{lang}.jsonl"]), "CC BY 4.0", "bundled",
-    languages=our_languages)(read_demo);
+    "test 51 per language", languages=our_languages)(read_demo);
 
 # %% ../nbs/02_data.ipynb #00c72c7f
 def generate_controlled(name, n, seed, lang, split, **options):
