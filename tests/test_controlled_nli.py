@@ -62,13 +62,16 @@ def test_solver_recovers_label_and_rationale_in_english(english):
 
 @pytest.mark.parametrize("lang", others)
 def test_solver_recovers_label_and_rationale(lang):
-    wrong = [(x.texts, x.label, solve(x)) for x in generate("controlled-xnli", 300, lang=lang, seed=5) if solve(x) != (x.label, x.gold.tokens)]
+    found = [(x, solve(x)) for x in generate("controlled-xnli", 300, lang=lang, seed=5)]
+    wrong = [(x.texts, x.label, solved) for x, solved in found if solved != (x.label, x.gold.tokens)]
     assert not wrong, wrong[:3]
 
 
 @pytest.mark.parametrize("premise, hypothesis, label, gold", [
-    ("A man is playing the guitar, and a dog is sleeping.", "The dog is running.", "contradiction", "dog sleeping dog running"),
-    ("A man is playing the guitar, and a dog is sleeping.", "The animal is resting.", "entailment", "dog sleeping animal resting"),
+    ("A man is playing the guitar, and a dog is sleeping.", "The dog is running.",
+     "contradiction", "dog sleeping dog running"),
+    ("A man is playing the guitar, and a dog is sleeping.", "The animal is resting.",
+     "entailment", "dog sleeping animal resting"),
     ("An animal is sleeping.", "The dog is sleeping.", "neutral", "animal dog"),
     ("Two dogs are sleeping.", "Three dogs are sleeping.", "contradiction", "Two dogs Three dogs"),
     ("Two dogs are sleeping.", "Some dogs are sleeping.", "entailment", "Two dogs sleeping Some dogs sleeping"),
@@ -90,8 +93,11 @@ def test_solver_notices_a_change(english):
     swap, seen = {"entailment": "contradiction", "contradiction": "entailment"}, 0
     for x in english:
         h = list(x.parts[1])
-        if x.label == "neutral" or any(x.meta["negated"]) or x.meta["reason"] not in ("restatement", "antonym") or "is" not in h or {"in", "on", "outside", "this", "today"} & set(h): continue
-        h.insert(h.index("is")+1, "not"); seen += 1
+        if x.label == "neutral" or any(x.meta["negated"]): continue
+        if x.meta["reason"] not in ("restatement", "antonym") or "is" not in h: continue
+        if {"in", "on", "outside", "this", "today"} & set(h): continue
+        h.insert(h.index("is")+1, "not")
+        seen += 1
         assert solve(Instance.from_words((list(x.parts[0]), h)))[0] == swap[x.label], x.texts
     assert seen > 50
 
@@ -118,7 +124,8 @@ def test_translations_share_id_label_and_have_valid_links(lang):
 def test_gold_parts_agree(english):
     for x in english:
         g = x.gold
-        assert set(x.meta["anchor"]) | set(x.meta["deciding"]) == g.tokens and not set(x.meta["anchor"]) & set(x.meta["deciding"])
+        anchor, deciding = set(x.meta["anchor"]), set(x.meta["deciding"])
+        assert anchor | deciding == g.tokens and not anchor & deciding
         assert {w for p in g.pairs for w in p} <= g.tokens and g.pairs
         for (a, b), (c, d) in g.spans: assert set(range(a, b+1)) & g.tokens and set(range(c, d+1)) & g.tokens
         clause = next(c for c in x.meta["clauses"] if c["decides"])
@@ -146,7 +153,8 @@ def test_hypothesis_alone_does_not_betray_the_label(lang, n):
 def test_held_out_pairs_never_occur_in_training():
     forms = {n: set(lexicon("en")["nouns"][n].values()) for n in ("dog", "woman", "horse")}
     verbs = lexicon("en")["verbs"]
-    pairs = [(n, v) for n in forms for v in ("run", "walk", "swim", "jump", "sleep", "laugh", "dance") if held_out(n, v)]
+    verbs = ("run", "walk", "swim", "jump", "sleep", "laugh", "dance")
+    pairs = [(n, v) for n in forms for v in verbs if held_out(n, v)]
     train = generate("controlled-nli", 2000, split="train")
     assert not any(x.meta["unseen"] for x in train)
     for x in train:
@@ -165,11 +173,17 @@ def test_curriculum_of_one_clause():
 
 
 def test_json_round_trip():
-    for x in generate("controlled-xnli", 20, lang="zh"): assert Instance.from_dict(json.loads(json.dumps(x.to_dict()))) == x
+    for x in generate("controlled-xnli", 20, lang="zh"):
+        assert Instance.from_dict(json.loads(json.dumps(x.to_dict()))) == x
 
 
-wrong_forms = dict(en=r"\b[Aa] [aeiou]|\b[Aa]n [^aeiou]", fr=r"\b([Ll]e|[Ll]a|[Dd]e|ne) (homme|infirmière|animal|écharpe|est|sont|orange|instrument)\b|vieux (homme|animal)\b|' ", es=r"\ba el\b|\bde el\b",
-                   de=r"\b(ein|der|kein) (\w+e )?(Frau|Katze|Kuh|Ziege|Person)\b|\b(eine|die) (\w+ )?(Hund|Mann|Fuchs)\b", zh=r"\s", vi=r"\b(con|chiếc|người) (con|chiếc|người)\b", tr=r"\bI[a-zçğıöşü]|bir (iki|üç|dört|beş)")
+wrong_forms = dict(
+    en=r"\b[Aa] [aeiou]|\b[Aa]n [^aeiou]",
+    de=r"\b(ein|der|kein) (\w+e )?(Frau|Katze|Kuh|Ziege|Person)\b|\b(eine|die) (\w+ )?(Hund|Mann|Fuchs)\b",
+    es=r"\ba el\b|\bde el\b",
+    fr=r"\b([Ll]e|[Ll]a|[Dd]e|ne) (homme|infirmière|animal|écharpe|est|sont|orange|instrument)\b"
+       r"|vieux (homme|animal)\b|' ",
+    vi=r"\b(con|chiếc|người) (con|chiếc|người)\b", zh=r"\s", tr=r"\bI[a-zçğıöşü]|bir (iki|üç|dört|beş)")
 
 
 @pytest.mark.parametrize("lang", languages)
@@ -180,32 +194,53 @@ def test_no_typical_mistakes(lang):
             assert t[0] == t[0].upper() and t[-1] in ".。" and "  " not in t
 
 
+def say(c, lang):
+    "A clause in words"
+    return "".join(w if lang == "zh" else w+" " for w, _ in clause_words(c, lang)).strip()
+
+
 def test_inflection_by_hand():
-    say = lambda c, l: "".join(w if l == "zh" else w+" " for w, _ in clause_words(c, l)).strip()
     c = Clause("farmer", kind="rel", what="push", extra="boy", neg=True, definite=True)
-    assert [say(c, l) for l in languages] == ["the farmer is not pushing the boy", "der Bauer schubst den Jungen nicht", "el granjero no empuja al niño", "le fermier ne pousse pas le garçon",
-                                              "nông dân đó không đẩy cậu bé đó", "那个农民没有在推那个男孩", "çiftçi erkek çocuğu itmiyor"]
+    assert [say(c, l) for l in languages] == [
+        "the farmer is not pushing the boy", "der Bauer schubst den Jungen nicht", "el granjero no empuja al niño",
+        "le fermier ne pousse pas le garçon", "nông dân đó không đẩy cậu bé đó", "那个农民没有在推那个男孩",
+        "çiftçi erkek çocuğu itmiyor"]
     c = Clause("nurse", kind="wear", what="hat", extra="red", adj="old")
-    assert [say(c, l) for l in languages] == ["an old nurse is wearing a red hat", "eine alte Krankenschwester trägt einen roten Hut", "una enfermera vieja lleva un sombrero rojo", "une vieille infirmière porte un chapeau rouge",
-                                              "một y tá lớn tuổi đội một chiếc mũ màu đỏ", "一个年老的护士戴着一顶红色的帽子", "yaşlı bir hemşire kırmızı bir şapka takıyor"]
-    assert text_words((Clause("cow", num="two", kind="act", what="walk"),), (), "tr")[0] == ["İki", "inek", "yürüyor", "."]
+    assert [say(c, l) for l in languages] == [
+        "an old nurse is wearing a red hat", "eine alte Krankenschwester trägt einen roten Hut",
+        "una enfermera vieja lleva un sombrero rojo", "une vieille infirmière porte un chapeau rouge",
+        "một y tá lớn tuổi đội một chiếc mũ màu đỏ", "一个年老的护士戴着一顶红色的帽子",
+        "yaşlı bir hemşire kırmızı bir şapka takıyor"]
+    two_cows = Clause("cow", num="two", kind="act", what="walk")
+    assert text_words((two_cows,), (), "tr")[0] == ["İki", "inek", "yürüyor", "."]
 
 
 def test_place_of_something_not_mentioned_before_is_existential():
-    say = lambda c, l: "".join(w if l == "zh" else w+" " for w, _ in clause_words(c, l)).strip()
     c = Clause("bus", kind="place", place="street")
-    assert [say(c, l) for l in languages] == ["a bus is in the street", "ein Bus ist auf der Straße", "hay un autobús en la calle", "il y a un bus dans la rue", "có một chiếc xe buýt ở trên phố", "街上有一辆公交车", "sokakta bir otobüs var"]
+    assert [say(c, l) for l in languages] == [
+        "a bus is in the street", "ein Bus ist auf der Straße", "hay un autobús en la calle",
+        "il y a un bus dans la rue", "có một chiếc xe buýt ở trên phố", "街上有一辆公交车", "sokakta bir otobüs var"]
     known = c._replace(definite=True)
-    assert [say(known, l) for l in languages[2:]] == ["el autobús está en la calle", "le bus est dans la rue", "chiếc xe buýt đó đang ở trên phố", "那辆公交车在街上", "otobüs sokakta"]
+    assert [say(known, l) for l in languages[2:]] == [
+        "el autobús está en la calle", "le bus est dans la rue", "chiếc xe buýt đó đang ở trên phố",
+        "那辆公交车在街上", "otobüs sokakta"]
     assert all("be" in set().union(*(k for _, k in clause_words(c, l))) for l in languages)
 
 
 def test_verbs_that_look_at_their_clause():
-    say = lambda c, l: "".join(w if l == "zh" else w+" " for w, _ in clause_words(c, l)).strip()
-    assert [say(Clause(n, kind="eat", what="bread"), "de") for n in ("girl", "goat", "animal", "person")] == ["ein Mädchen isst Brot", "eine Ziege frisst Brot", "ein Tier frisst Brot", "eine Person isst Brot"]
-    assert say(Clause("cow", num="two", what="rest", place="field", time="today"), "de") == "zwei Kühe ruhen sich heute auf dem Feld aus"
-    assert say(Clause("nurse", kind="rel", what="pull", extra="woman", neg=True, definite=True), "de") == "die Krankenschwester zieht die Frau nicht hinter sich her"
-    assert [say(Clause("cat", what=v, place=p), "es") for v, p in (("run", "kitchen"), ("sleep", "kitchen"), ("move", "outside"))] == ["un gato corre por la cocina", "un gato duerme en la cocina", "un gato se mueve fuera"]
-    assert [say(Clause("cat", what="move", place=p), l) for l in ("fr", "zh") for p in (None, "park")] == ["un chat bouge", "un chat se déplace dans le parc", "一只猫在动", "一只猫在公园里活动"]
-    assert [say(Clause(n, kind="prop", adj="big", definite=True), "fr") for n in ("motorcycle", "car")] == ["la moto est grosse", "la voiture est grande"]
-    assert [say(Clause(n, adj="young", what="dance"), "fr") for n in ("person", "woman")] == ["une personne jeune danse", "une jeune femme danse"]
+    eaters = ("girl", "goat", "animal", "person")
+    assert [say(Clause(n, kind="eat", what="bread"), "de") for n in eaters] == [
+        "ein Mädchen isst Brot", "eine Ziege frisst Brot", "ein Tier frisst Brot", "eine Person isst Brot"]
+    rest = Clause("cow", num="two", what="rest", place="field", time="today")
+    assert say(rest, "de") == "zwei Kühe ruhen sich heute auf dem Feld aus"
+    pull = Clause("nurse", kind="rel", what="pull", extra="woman", neg=True, definite=True)
+    assert say(pull, "de") == "die Krankenschwester zieht die Frau nicht hinter sich her"
+    where = (("run", "kitchen"), ("sleep", "kitchen"), ("move", "outside"))
+    assert [say(Clause("cat", what=v, place=p), "es") for v, p in where] == [
+        "un gato corre por la cocina", "un gato duerme en la cocina", "un gato se mueve fuera"]
+    assert [say(Clause("cat", what="move", place=p), l) for l in ("fr", "zh") for p in (None, "park")] == [
+        "un chat bouge", "un chat se déplace dans le parc", "一只猫在动", "一只猫在公园里活动"]
+    big = [Clause(n, kind="prop", adj="big", definite=True) for n in ("motorcycle", "car")]
+    assert [say(c, "fr") for c in big] == ["la moto est grosse", "la voiture est grande"]
+    young = [Clause(n, adj="young", what="dance") for n in ("person", "woman")]
+    assert [say(c, "fr") for c in young] == ["une personne jeune danse", "une jeune femme danse"]

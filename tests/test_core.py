@@ -32,15 +32,19 @@ def test_words_of_any_text(text):
 
 
 def test_known_splits():
-    w = lambda t: [t[a:b] for a, b in split_words(t)]
+    def w(t): return [t[a:b] for a, b in split_words(t)]
     assert w("A man, a plan.") == ["A", "man", ",", "a", "plan", "."]
     assert w("लड़का है") == ["लड़का", "है"]
     assert w("一个男人") == list("一个男人")
     assert w("can't 3.5 x-ray") == ["can't", "3.5", "x-ray"]
 
 
-@pytest.mark.parametrize("words,lang,text", [("L' homme mange .".split(), "fr", "L'homme mange."), (["一个", "男人", "。"], "zh", "一个男人。"), (["He", "left", ",", "(", "alone", ")", "."], "en", "He left, (alone)."),
-                                             (["¿", "Qué", "?"], "es", "¿Qué?")])
+@pytest.mark.parametrize("words,lang,text", [
+    ("L' homme mange .".split(), "fr", "L'homme mange."),
+    (["一个", "男人", "。"], "zh", "一个男人。"),
+    (["He", "left", ",", "(", "alone", ")", "."], "en", "He left, (alone)."),
+    (["¿", "Qué", "?"], "es", "¿Qué?"),
+])
 def test_joined_words_keep_their_offsets(words, lang, text):
     t, offsets = join_words(words, lang)
     assert t == text and [t[a:b] for a, b in offsets] == words
@@ -52,7 +56,8 @@ def test_bad_words_are_refused():
     with pytest.raises(ValueError, match="must be a string"): Instance.from_text([1, "b"])
     with pytest.raises(ValueError, match="class name"): Instance.from_text("a", label=0)
     with pytest.raises(ValueError, match="outside the 1 words"): Instance.from_text("a", gold=Gold(tokens=[4]))
-    with pytest.raises(ValueError, match="unknown fields"): Instance.from_dict(dict(texts=["a"], offsets=[[[0, 1]]], colour="red"))
+    with pytest.raises(ValueError, match="unknown fields"):
+        Instance.from_dict(dict(texts=["a"], offsets=[[[0, 1]]], colour="red"))
 
 
 def pair(m=4, n=3): return Instance.from_words([[f"a{i}" for i in range(m)], [f"b{i}" for i in range(n)]], id="x")
@@ -87,7 +92,8 @@ def test_budgets_of_the_spec():
     s = Explanation(pair(), "span", [((0, 1), (4, 4)), ((2, 2), (4, 4)), ((3, 3), (5, 5))], [.9, .8, .7])
     p = Explanation(pair(), "pair", [(0, 4), (2, 6), (1, 4)], [.9, .8, .7])
     assert [s.theta(k) for k in (1, 2, 3)] == [3, 4, 6]
-    assert {r: set(p.take(3, r)) for r in ("floor", "ceil", "truncate")} == dict(floor={0, 4}, ceil={0, 2, 4, 6}, truncate={0, 2, 4})
+    taken = {r: set(p.take(3, r)) for r in ("floor", "ceil", "truncate")}
+    assert taken == dict(floor={0, 4}, ceil={0, 2, 4, 6}, truncate={0, 2, 4})
     assert s.T(0) == frozenset() and s.T(99) == frozenset(range(6))
     with pytest.raises(ValueError, match="negative"): s.T(-1)
 
@@ -114,7 +120,8 @@ def test_flattening_gives_a_word_its_best_item():
 
 def test_scores_from_elsewhere():
     x = Instance.from_text("unbelievable film")
-    e = Explanation.from_scores(x, [9., .2, .3, .1, 9.], offsets=[(0, 0, 0), (0, 0, 2), (0, 2, 12), (0, 13, 17), (0, 0, 0)])
+    pieces = [(0, 0, 0), (0, 0, 2), (0, 2, 12), (0, 13, 17), (0, 0, 0)]
+    e = Explanation.from_scores(x, [9., .2, .3, .1, 9.], offsets=pieces)
     np.testing.assert_allclose(e.vector(), [.5, .1])
     with pytest.raises(ValueError, match="not a finite number"): Explanation.from_scores(x, [1., float("inf")])
     with pytest.raises(ValueError, match="2 words"): Explanation.from_scores(x, [1.])
@@ -125,7 +132,8 @@ def test_scores_from_elsewhere():
 def test_average_over_seeds():
     es = [Explanation.from_scores(pair(), np.random.default_rng(s).normal(size=7)) for s in range(5)]
     np.testing.assert_allclose(average(es).vector(), np.mean([e.vector() for e in es], 0))
-    with pytest.raises(ValueError, match="one instance"): average([es[0], Explanation.from_scores(pair(2, 2), np.ones(4))])
+    with pytest.raises(ValueError, match="one instance"):
+        average([es[0], Explanation.from_scores(pair(2, 2), np.ones(4))])
 
 
 def test_fixed_parts_are_not_explained():
@@ -149,7 +157,8 @@ def test_files_are_whole_or_absent(tmp_path, monkeypatch):
 
 
 def test_seeds_belong_to_names():
-    assert seed_for(0, "demo-001", "shapley") == seed_for(0, "demo-001", "shapley") != seed_for(1, "demo-001", "shapley")
+    key = "demo-001", "shapley"
+    assert seed_for(0, *key) == seed_for(0, *key) != seed_for(1, *key)
 
 
 def test_play_and_ask():

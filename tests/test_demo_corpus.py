@@ -12,7 +12,8 @@ languages = ["de", "es", "fr", "tr", "vi", "zh"]
 labels = ["contradiction", "entailment", "neutral"]
 punctuation = set(".,;:!?。，、")
 negation = {"no", "not", "nobody", "none", "nothing", "cannot", "without", "hardly"}
-function = set("a an the is are was has have been being be do does will can in on of at to by for from with and so that it its this her his their my they".split())
+function = set("""a an the is are was has have been being be do does will can in on of at to by for from with and so
+    that it its this her his their my they""".split())
 
 def rows(name):
     return [json.loads(s) for s in (folder/name).read_text(encoding="utf8").splitlines()]
@@ -28,6 +29,10 @@ def translated(lang): return rows(f"demo_xnli_{lang}.jsonl")
 
 def words(r): return r["premise"]+r["hypothesis"]
 
+def in_a_span(r, p, q):
+    "Whether a word pair lies in some span pair"
+    return any(a <= p <= b and c <= q <= d for (a, b), (c, d) in r["spans"])
+
 def faults(r):
     "What is wrong with the annotation of one line, as a list of words"
     m, n, ws = len(r["premise"]), len(words(r)), words(r)
@@ -38,12 +43,16 @@ def faults(r):
     if not all(0 <= p < m <= q < n for p, q in r["pairs"]): bad.append("pair does not join premise and hypothesis")
     if not all({p, q} <= marked for p, q in r["pairs"]): bad.append("pair outside the highlights")
     if not all(0 <= a <= b < m <= c <= d < n for (a, b), (c, d) in r["spans"]): bad.append("span leaves its part")
-    if not all(any(a <= p <= b and c <= q <= d for (a, b), (c, d) in r["spans"]) for p, q in r["pairs"]): bad.append("pair outside the spans")
+    if not all(in_a_span(r, p, q) for p, q in r["pairs"]): bad.append("pair outside the spans")
     if not any(t < m for t in marked) or not any(t >= m for t in marked): bad.append("one part without highlight")
     return bad
 
-def word_faults(r):
-    return [w for w in words(r) if not w or w != w.strip() or " " in w or set(w) & set("{}/_#*") or (len(w) > 1 and set(w) & punctuation)]
+def is_odd(w):
+    "Whether a word is empty, has white space or signs that no word has, or holds punctuation"
+    if not w or w != w.strip() or " " in w: return True
+    return bool(set(w) & set("{}/_#*")) or (len(w) > 1 and bool(set(w) & punctuation))
+
+def word_faults(r): return [w for w in words(r) if is_odd(w)]
 
 def test_english_size_and_balance(english):
     n = Counter(r["label"] for r in english)
@@ -71,7 +80,8 @@ def test_negation_is_not_a_mark_of_one_label(english):
     assert sorted(n) == labels and max(n.values()) < .6*sum(n.values())
 
 def test_hypothesis_length_does_not_tell_the_label(english):
-    mean = {l: sum(len(r["hypothesis"]) for r in english if r["label"] == l)/sum(r["label"] == l for r in english) for l in labels}
+    lengths = {l: [len(r["hypothesis"]) for r in english if r["label"] == l] for l in labels}
+    mean = {l: sum(v)/len(v) for l, v in lengths.items()}
     assert max(mean.values())-min(mean.values()) < 1
 
 def test_reasons_vary(english):
@@ -97,7 +107,8 @@ def test_same_pairs_in_every_language():
 def test_links_stay_inside_their_part(translated, english):
     by = {r["id"]: r for r in english}
     for r in translated:
-        e = by[r["id"]]; me, ne, m, n = len(e["premise"]), len(words(e)), len(r["premise"]), len(words(r))
+        e = by[r["id"]]
+        me, ne, m, n = len(e["premise"]), len(words(e)), len(r["premise"]), len(words(r))
         assert len({tuple(x) for x in r["links"]}) == len(r["links"])
         for i, j in r["links"]: assert (0 <= i < me and 0 <= j < m) or (me <= i < ne and m <= j < n), (r["id"], i, j)
 
@@ -116,16 +127,18 @@ def test_highlights_follow_the_links(translated, english):
     for r in translated:
         marked = set(by[r["id"]]["tokens"])
         for t in r["tokens"]: assert any(j == t and i in marked for i, j in r["links"]), (r["id"], words(r)[t])
-        for i in marked: assert any(a == i and b in r["tokens"] for a, b in r["links"]), (r["id"], words(by[r["id"]])[i])
+        for i in marked:
+            assert any(a == i and b in r["tokens"] for a, b in r["links"]), (r["id"], words(by[r["id"]])[i])
 
 def test_lines_become_instances(translated, english):
     for r in translated + english:
-        gold = Gold(*[frozenset(tuple(map(tuple, x)) if k == "spans" else tuple(x) if k == "pairs" else x for x in r[k]) for k in ("tokens", "pairs", "spans")])
+        gold = Gold(r["tokens"], r["pairs"], r["spans"])
         x = Instance.from_words([r["premise"], r["hypothesis"]], r["label"], r.get("lang", "en"), r["id"], gold=gold)
         assert list(x.words) == words(r)
         for t in x.texts: assert "  " not in t and " ." not in t and " ," not in t and "' " not in t
 
 def test_checks_can_fail(english):
-    r = english[0]; m = len(r["premise"])
+    r = english[0]
+    m = len(r["premise"])
     assert faults({**r, "pairs": [[m, m]]}) and faults({**r, "spans": [[[0, m], [m, m]]]})
     assert faults({**r, "tokens": [len(words(r))]}) and word_faults({**r, "premise": ["a b"]})
