@@ -7,7 +7,7 @@ __all__ = ['value_of', 'sub_words', 'Template', 'longest_first', 'Encoded', 'Bat
            'run_safely', 'FunctionClassifier', 'list_models', 'load_model']
 
 # %% ../nbs/10_models.ipynb #b4436437
-import contextlib, hashlib, inspect, json, re, threading
+import contextlib, hashlib, inspect, itertools, json, re, threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,21 +17,33 @@ from fastcore.basics import patch
 from tokenizers import Tokenizer, models as tkm, normalizers, pre_tokenizers, processors, decoders, trainers
 from torch import nn
 
-from .core import Instance, absences, bundled, check_choice, fingerprint as short_hash, outputs, published_absences, soft_absences, subword_rules, write_whole
+from .core import Instance, absences, bundled, check_choice, fingerprint as short_hash, outputs
+from .core import published_absences, soft_absences, subword_rules, write_whole
 
 # %% ../nbs/10_models.ipynb #43c6d47c
-def _softmax(z): # float64, rows sum to 1
+def _softmax(z):
+    "Probabilities in float64; rows sum to 1"
     e = np.exp(z - z.max(-1, keepdims=True))
     return e/e.sum(-1, keepdims=True)
 
-def _targets(target, n, c): # checked class indices, one per row
+def _targets(target, n, n_classes):
+    "Checked class indices, one per row"
     t = np.broadcast_to(np.asarray(target), (n,))
-    if t.dtype.kind not in "iu" or (n and not (0 <= t.min() and t.max() < c)): raise ValueError(f"targets are class indices from 0 to {c-1}, got {np.unique(t).tolist()[:5]}")
+    if t.dtype.kind not in "iu" or (n and not (0 <= t.min() and t.max() < n_classes)):
+        raise ValueError(f"targets are class indices from 0 to {n_classes-1}, got {np.unique(t).tolist()[:5]}")
     return t.astype(np.int64)
 
-def value_of(logits,          # (rows, classes), numpy array or torch tensor
+def _frozen_class(logits, output, target):
+    "The class each row is asked about, as a numpy array, or None: each row's own argmax"
+    if target is None and output == "neg_loss":
+        raise ValueError("neg_loss needs the gold class of each row as target")
+    if target is None: return None
+    return _targets(target.cpu() if torch.is_tensor(target) else target, *logits.shape)
+
+# %% ../nbs/10_models.ipynb #3e22b8b1
+def value_of(logits,                # (rows, classes), numpy array or torch tensor
              output:str="prob_top", # prob_top, logit_top, log_prob_top, neg_loss, probs or label
-             target=None,     # the frozen class, one index or one per row (for `neg_loss` the gold class); None: each row's own argmax
+             target=None,           # the frozen class (for `neg_loss` the gold one), one or one per row; None: each row's argmax
             ):
     "The asked output of each row of logits"
     check_choice(output, outputs, "output")
@@ -39,52 +51,64 @@ def value_of(logits,          # (rows, classes), numpy array or torch tensor
     z = np.asarray(logits, np.float64)
     if output == "label": return z.argmax(-1)
     if output == "probs": return _softmax(z)
-    if target is None and output == "neg_loss": raise ValueError("neg_loss needs the gold class of each row as target")
-    t = z.argmax(-1) if target is None else _targets(target, *z.shape)
-    if output == "logit_top": return np.take_along_axis(z, t[:, None], 1)[:, 0]
-    p = np.take_along_axis(_softmax(z), t[:, None], 1)[:, 0]
-    if output == "prob_top": return p
-    m = z.max(-1)
-    return np.take_along_axis(z, t[:, None], 1)[:, 0] - m - np.log(np.exp(z - m[:, None]).sum(-1))
+    t = _frozen_class(z, output, target)
+    t = (z.argmax(-1) if t is None else t)[:, None]
+    of_class = np.take_along_axis(z, t, 1)[:, 0]
+    if output == "logit_top": return of_class
+    if output == "prob_top": return np.take_along_axis(_softmax(z), t, 1)[:, 0]
+    top = z.max(-1)
+    return of_class - top - np.log(np.exp(z - top[:, None]).sum(-1))
 
 def _value_of_torch(z, output, target):
+    "The same, differentiable"
     if output == "label": return z.argmax(-1)
     if output == "probs": return z.softmax(-1)
-    if target is None and output == "neg_loss": raise ValueError("neg_loss needs the gold class of each row as target")
-    t = z.argmax(-1) if target is None else torch.as_tensor(_targets(target.cpu() if torch.is_tensor(target) else target, *z.shape), device=z.device)
-    y = z if output == "logit_top" else z.softmax(-1) if output == "prob_top" else z.log_softmax(-1)
-    return y.gather(1, t[:, None])[:, 0]
+    t = _frozen_class(z, output, target)
+    t = z.argmax(-1) if t is None else torch.as_tensor(t, device=z.device)
+    if output == "prob_top": z = z.softmax(-1)
+    elif output != "logit_top": z = z.log_softmax(-1)
+    return z.gather(1, t[:, None])[:, 0]
 
 # %% ../nbs/10_models.ipynb #e31eb69e
-def _touched(subs, words): # first and last word each sub-word touches; first > last: none
-    subs, words = np.asarray(subs, np.int64).reshape(-1, 2), np.asarray(words, np.int64).reshape(-1, 2)
-    return np.searchsorted(words[:, 1], subs[:, 0], "right"), np.searchsorted(words[:, 0], subs[:, 1], "left") - 1
+def _touched(subs, words):
+    "First and last word that each sub-word touches; first > last where there is none"
+    subs, words = (np.asarray(v, np.int64).reshape(-1, 2) for v in (subs, words))
+    first = np.searchsorted(words[:, 1], subs[:, 0], "right")
+    last = np.searchsorted(words[:, 0], subs[:, 1], "left") - 1
+    return first, last
 
-def _continued(tk, e, glued): # ids of a piece; a sentencepiece prefix that the running text would not have is taken off
-    ids = list(e.ids)
-    if glued and ids and e.tokens[0].startswith("▁"):
-        rest = e.tokens[0][1:]
-        if not rest: return ids[1:]
-        if tk.token_to_id(rest) is not None: ids[0] = tk.token_to_id(rest)
+def _continued(tk, piece, glued):
+    "Ids of a piece; a sentencepiece prefix that the running text would not have is taken off"
+    ids = list(piece.ids)
+    if not (glued and ids and piece.tokens[0].startswith("▁")): return ids
+    rest = piece.tokens[0][1:]
+    if not rest: return ids[1:]
+    if tk.token_to_id(rest) is not None: ids[0] = tk.token_to_id(rest)
     return ids
 
-def sub_words(tk,         # a `tokenizers.Tokenizer`
-              texts,      # raw texts
-              offsets,    # per text, (start, end) of its words
+def _word_by_word(tk, text, words):
+    "Sub-words of a text whose words are tokenised one by one, each with the white space before it"
+    ends = [0] + [end for _, end in words]
+    pieces = [text[a:b] for a, b in zip(ends[:-1], ends[1:])]
+    if text[ends[-1]:].strip(): pieces[-1] += text[ends[-1]:]
+    encoded = tk.encode_batch(pieces, add_special_tokens=False)
+    glued = [i > 0 and not p[:1].isspace() for i, p in enumerate(pieces)]
+    ids = [_continued(tk, e, g) for e, g in zip(encoded, glued)]
+    return np.array(sum(ids, []), np.int64), np.repeat(np.arange(len(words)), [len(i) for i in ids])
+
+def sub_words(tk,       # a `tokenizers.Tokenizer`
+              texts,    # raw texts
+              offsets,  # per text, (start, end) of its words
              ) -> list: # per text (ids, word of each sub-word; -1 where the text has no words)
     "Sub-words of running text, each of them inside one word"
-    out = []
-    for text, words, e in zip(texts, offsets, tk.encode_batch(list(texts), add_special_tokens=False)):
-        if not len(words): out.append((np.array(e.ids, np.int64), np.full(len(e.ids), -1))); continue
+    def read(text, words, e):
+        ids = np.array(e.ids, np.int64)
+        if not len(words): return ids, np.full(len(ids), -1)
         first, last = _touched(e.offsets, words)
-        if (last > first).any():
-            ends = [0] + [b for _, b in words]
-            pieces = [text[a:b] for a, b in zip(ends[:-1], ends[1:])]
-            if text[ends[-1]:].strip(): pieces[-1] += text[ends[-1]:]
-            ids = [_continued(tk, p, i and not s[:1].isspace()) for i, (s, p) in enumerate(zip(pieces, tk.encode_batch(pieces, add_special_tokens=False)))]
-            out.append((np.array(sum(ids, []), np.int64), np.repeat(np.arange(len(words)), [len(i) for i in ids])))
-        else: out.append((np.array(e.ids, np.int64), np.minimum(first, len(words)-1)))
-    return out
+        if (last > first).any(): return _word_by_word(tk, text, words)
+        return ids, np.minimum(first, len(words)-1)
+    encoded = tk.encode_batch(list(texts), add_special_tokens=False)
+    return [read(*each) for each in zip(texts, offsets, encoded)]
 
 # %% ../nbs/10_models.ipynb #9614a4de
 @dataclass(frozen=True)
@@ -93,31 +117,39 @@ class Template:
     gaps: tuple   # token ids of each gap
     gap_types: tuple
     part_types: tuple
+
     @property
     def n_special(self) -> int: return sum(map(len, self.gaps))
+
     @classmethod
-    def probe(cls, tk, # a `tokenizers.Tokenizer`
-              n_parts:int):
+    def probe(cls, tk,     # a `tokenizers.Tokenizer`
+              n_parts:int, # one or two
+             ):
         "The template of `tk` for one or two parts"
         for word in ["a", "the", ".", *tk.get_vocab()]:
             e = tk.encode(word, add_special_tokens=False)
             if len(e) and not any(e.special_tokens_mask): break
         full = tk.encode(word, word if n_parts == 2 else None)
-        part = np.array([-1 if s is None else s for s in full.sequence_ids]); ids, types = np.array(full.ids), np.array(full.type_ids)
+        part = np.array([-1 if s is None else s for s in full.sequence_ids])
         where = [np.flatnonzero(part == p) for p in range(n_parts)]
-        cuts = [0] + [c for w in where for c in (w[0], w[-1]+1)] + [len(ids)]
-        gap = lambda v: tuple(tuple(v[a:b].tolist()) for a, b in zip(cuts[::2], cuts[1::2]))
-        return cls(gap(ids), gap(types), tuple(int(types[w[0]]) for w in where))
+        edges = [e for w in where for e in (w[0], w[-1]+1)]
+        cuts = [0, *edges, len(part)]
+        def gaps(values): return tuple(tuple(values[a:b]) for a, b in zip(cuts[::2], cuts[1::2]))
+        return cls(gaps(full.ids), gaps(full.type_ids), tuple(full.type_ids[w[0]] for w in where))
 
-def longest_first(sizes,   # sub-words per part
-                  room:int,# how many fit
-                 ) -> list: # sub-words kept per part, from the front
+# %% ../nbs/10_models.ipynb #5e04e0fe
+def longest_first(sizes,     # sub-words per part
+                  room:int,  # how many fit
+                 ) -> list:  # sub-words kept per part, from the front
     "Take from the end of the longest part first"
     if sum(sizes) <= room: return list(sizes)
-    if len(sizes) == 1: return [max(room, 0)]
-    room = max(room, 0); short, long = sorted(sizes)
+    room = max(room, 0)
+    if len(sizes) == 1: return [room]
+    short, long = sorted(sizes)
     long = short if short > room else max(short, room-short)
-    if short + long > room: short = room//2; long = room - short
+    if short + long > room:
+        short = room//2
+        long = room - short
     return [short, long] if sizes[0] <= sizes[1] else [long, short]
 
 # %% ../nbs/10_models.ipynb #db482c2f
@@ -131,15 +163,20 @@ class Encoded:
     truncated: int       # words that did not fit
     instance: Instance
     slot: np.ndarray = None # player number of each sub-word, -1: always present
+
     def __len__(self): return len(self.ids)
+
     @property
     def notes(self) -> tuple: # for the record of an explanation
         "What a reader should know"
-        return (f"{self.truncated} of {self.instance.n_words} words did not fit the model",) if self.truncated else ()
+        if not self.truncated: return ()
+        return (f"{self.truncated} of {self.instance.n_words} words did not fit the model",)
 
-def _slots(word, players, n_words): # player number of each sub-word
-    at = np.full(n_words+1, -1); at[players] = np.arange(len(players))
-    return at[word]
+def _slots(word, players, n_words):
+    "Player number of each sub-word"
+    player_of = np.full(n_words+1, -1)
+    player_of[players] = np.arange(len(players))
+    return player_of[word]
 
 # %% ../nbs/10_models.ipynb #0d04eb36
 @dataclass
@@ -153,358 +190,550 @@ class Batch:
     lengths: np.ndarray     # real sub-words per row
     slot: np.ndarray        # player number of each sub-word, padded with -1
     present: torch.Tensor|None = None # 0/1 factor of each word embedding
+
     def __len__(self): return len(self.ids)
+
     def start(self, b:int) -> int: # > 0 only where the padding is on the left
         "First real position of row `b`"
         return int(self.last[b]) + 1 - int(self.lengths[b])
+
     def rows_of(self, x) -> list: # one array per row
         "The unpadded rows of a (rows, length, ...) array"
         return [x[b, self.start(b):self.start(b)+n] for b, n in enumerate(self.lengths)]
 
-def _table(encs, pad): # distinct texts, padded on the right: which text each row is, ids, types, slots, lengths
-    distinct = {id(e): e for e in encs}; number = {k: i for i, k in enumerate(distinct)}
-    which = np.fromiter((number[id(e)] for e in encs), np.int64, len(encs)); es = list(distinct.values())
-    n = np.array([len(e) for e in es]); here = np.arange(n.max(initial=0)) < n[:, None]
-    def fill(name, v):
-        t = np.full(here.shape, v, np.int64); t[here] = np.concatenate([getattr(e, name) for e in es])
-        return t
-    return which, fill("ids", pad), fill("types", 0), fill("slot", -1), n
+# %% ../nbs/10_models.ipynb #31f5cbb9
+def _padded_rows(encs, name, fill, dtype=np.int64):
+    "One attribute of every text as a table, padded on the right"
+    n = np.array([len(e) for e in encs], np.int64)
+    table = np.full((len(encs), n.max(initial=0)), fill, dtype)
+    real = np.arange(table.shape[1]) < n[:, None]
+    if len(encs): table[real] = np.concatenate([getattr(e, name) for e in encs])
+    return table
 
-def _keep(encs, rows, dtype): # (rows, players + 1): one column more, always present, for what is no player
-    n = np.array([len(e.players) for e in encs]); p = n.max(initial=0)
-    out = np.ones((len(encs), p+1), dtype)
-    if rows is None: return out
+def _table(encs, pad):
+    "Ids, types, slots and lengths of each row, every distinct text laid out once"
+    distinct = {id(e): e for e in encs}
+    number = {k: i for i, k in enumerate(distinct)}
+    which = np.fromiter((number[id(e)] for e in encs), np.int64, len(encs))
+    texts = list(distinct.values())
+    n = np.array([len(e) for e in texts], np.int64)
+    tables = (_padded_rows(texts, name, fill) for name, fill in (("ids", pad), ("types", 0), ("slot", -1)))
+    return *(t[which] for t in tables), n[which]
+
+def _keep(encs, rows, dtype):
+    "(rows, players + 1): the keep vectors side by side, and a last column of ones"
+    n = np.array([len(e.players) for e in encs], np.int64)
+    keep = np.ones((len(encs), n.max(initial=0)+1), dtype)
+    if rows is None: return keep
     if len(rows) != len(encs): raise ValueError(f"{len(rows)} rows for {len(encs)} encoded texts")
-    got = np.array([len(r) for r in rows])
+    got = np.array([len(r) for r in rows], np.int64)
     if (got != n).any():
-        b = int(np.flatnonzero(got != n)[0]); raise ValueError(f"row {b} has {got[b]} entries but instance {encs[b].instance.id!r} has {n[b]} players")
-    if len(encs): out[:, :-1][np.arange(p) < n[:, None]] = np.concatenate([np.asarray(r) for r in rows])
-    return out
+        b = int(np.flatnonzero(got != n)[0])
+        raise ValueError(f"row {b} has {got[b]} entries but instance {encs[b].instance.id!r} has {n[b]} players")
+    if len(encs): keep[:, :-1][np.arange(keep.shape[1]-1) < n[:, None]] = np.concatenate([np.asarray(r) for r in rows])
+    return keep
 
-def _close_up(keep, *tables): # move the kept entries of each row to the front
-    r, c = np.nonzero(keep); to = (np.cumsum(keep, 1)-1)[r, c]; n = keep.sum(1)
-    out = []
-    for t, fill in tables:
-        new = np.full((len(keep), n.max(initial=0)), fill, t.dtype); new[r, to] = t[r, c]; out.append(new)
-    return n, out
+def _per_sub_word(keep, slot):
+    "What the keep vectors say about each sub-word; slot -1 reads the last column"
+    return np.take_along_axis(keep, np.where(slot < 0, keep.shape[1]-1, slot), 1)
 
-def _to_left(t, n): # padding moved from the right to the left
-    L = t.shape[1]; at = (np.arange(L) - (L-n)[:, None]) % max(L, 1)
-    return np.take_along_axis(t, at.reshape(at.shape + (1,)*(t.ndim-2)), 1) if t.ndim > 2 else np.take_along_axis(t, at, 1)
+# %% ../nbs/10_models.ipynb #4f971961
+def _close_up(keep, *tables): # tables: (array, fill)
+    "Kept entries of each row moved to the front: how many there are, and the new tables"
+    row, column = np.nonzero(keep)
+    to = (np.cumsum(keep, 1)-1)[row, column]
+    n = keep.sum(1)
+    def moved(table, fill):
+        new = np.full((len(keep), n.max(initial=0)), fill, table.dtype)
+        new[row, to] = table[row, column]
+        return new
+    return n, [moved(*t) for t in tables]
+
+def _to_left(table, n):
+    "Padding moved from the right to the left"
+    L = table.shape[1]
+    return np.take_along_axis(table, (np.arange(L) - (L-n)[:, None]) % max(L, 1), 1)
 
 # %% ../nbs/10_models.ipynb #7c337ef1
-_here = threading.local()
-
 class Classifier:
     "Any Hugging Face sequence classifier, seen through words"
-    def __init__(self, model,       # a sequence classification model
-                 tokenizer,         # its (fast) tokenizer
-                 labels=None,       # class names; default: the model's own
-                 device:str="cpu",  # where to run
-                 max_length:int|None=None, # sub-words, special tokens included; default: what the model can take
-                 dtype=None,        # e.g. torch.float16; default: as it is
-                 attn:str="sdpa",   # attention code for plain forwards: sdpa or eager
-                 padding_side:str|None=None, # right or left; default: the tokenizer's
+    def __init__(self, model,                    # a sequence classification model
+                 tokenizer,                      # its (fast) tokenizer
+                 labels=None,                    # class names; default: the model's own
+                 device:str="cpu",               # where to run
+                 max_length:int|None=None,       # sub-words, special tokens included; default: what the model can take
+                 dtype=None,                     # e.g. torch.float16; default: as it is
+                 attn:str="sdpa",                # attention code for plain forwards: sdpa or eager
+                 padding_side:str|None=None,     # right or left; default: the tokenizer's
                  truncation:str="longest_first", # or only_first, only_second
-                 name:str|None=None,# for messages and records
+                 name:str|None=None,             # for messages and records
                 ):
         tk = getattr(tokenizer, "backend_tokenizer", None)
-        if tk is None: raise ValueError(f"{type(tokenizer).__name__} has no fast backend: character offsets are needed to map words to sub-words")
+        if tk is None:
+            raise ValueError(f"{type(tokenizer).__name__} has no fast backend: "
+                             "character offsets are needed to map words to sub-words")
         self.truncation = check_choice(truncation, ("longest_first", "only_first", "only_second"), "truncation")
-        self.padding_side = check_choice(padding_side or getattr(tokenizer, "padding_side", "right"), ("right", "left"), "padding side")
-        self.model, self.tokenizer, self.device = model.eval().to(device=device, dtype=dtype), tokenizer, torch.device(device)
-        self._tk = Tokenizer.from_str(tk.to_str()); self._tk.no_truncation(); self._tk.no_padding()
+        side = padding_side or getattr(tokenizer, "padding_side", "right")
+        self.padding_side = check_choice(side, ("right", "left"), "padding side")
+        self.model, self.tokenizer = model.eval().to(device=device, dtype=dtype), tokenizer
+        self.device = torch.device(device)
+        self._tk = Tokenizer.from_str(tk.to_str())
+        self._tk.no_truncation()
+        self._tk.no_padding()
         self.templates = {n: Template.probe(self._tk, n) for n in (1, 2)}
-        c = model.config
-        self.labels = [str(l) for l in (labels if labels is not None else [c.id2label[i] for i in range(c.num_labels)])]
-        if len(self.labels) != c.num_labels: raise ValueError(f"{len(self.labels)} labels {self.labels} for a model with {c.num_labels} outputs")
-        if c.num_labels < 2 or c.problem_type == "multi_label_classification": raise ValueError(f"a classifier with two or more exclusive classes is needed, {type(model).__name__} has {c.num_labels} outputs and problem type {c.problem_type}")
-        self.family = "encoder-decoder" if c.is_encoder_decoder else "decoder" if hasattr(model, "score") else "encoder"
-        self.name = name or getattr(c, "name_or_path", "") or type(model).__name__
+        self.labels = self._check_labels(labels)
+        self.name = name or getattr(model.config, "name_or_path", "") or type(model).__name__
         self.rows = 0
-        self._set_up(attn, max_length)
+        self._read_config()
+        self._set_window(max_length)
+        self._set_attention(attn)
 
-    def _set_up(self, attn, max_length):
-        c, m, tok = self.model.config, self.model, self.tokenizer
-        self._takes = set(inspect.signature(m.forward).parameters)
-        self.bart = c.model_type == "bart"
-        if self.bart: self.padding_side = "right"
-        pos = getattr(getattr(m.base_model, "embeddings", None), "position_embeddings", None)
-        self._first_position = 0 if getattr(pos, "padding_idx", None) is None else pos.padding_idx + 1
-        self._typed = self.family == "encoder" and "token_type_ids" in self._takes and "token_type_ids" in tok.model_input_names
-        self.mask_id, self.pad_id = tok.mask_token_id, tok.pad_token_id
-        self._fill = next((i for i in (self.pad_id, tok.eos_token_id, 0) if i is not None))
-        room = [(getattr(c, "max_position_embeddings", None) or 10**6) - self._first_position, tok.model_max_length or 10**6]
-        limit = int(min(room)) if min(room) < 10**5 else 512
-        if max_length is not None and not 0 < max_length <= limit: raise ValueError(f"max_length {max_length} does not fit {self.name}: allowed are 1 to {limit}")
-        self.max_length = max_length or limit
-        need = max(t.n_special for t in self.templates.values())
-        if self.max_length <= need: raise ValueError(f"max_length {self.max_length} leaves no room for words beside {need} special tokens")
-        self.attn = check_choice(attn, ("sdpa", "eager"), "attention code") if getattr(m, "_supports_sdpa", False) else "eager"
-        m.set_attn_implementation(self.attn)
+    def __repr__(self):
+        kind = f"{self.family}, labels={self.labels}, max_length={self.max_length}"
+        return f"{type(self).__name__}({self.name!r}, {kind})"
 
-    def __repr__(self): return f"{type(self).__name__}({self.name!r}, {self.family}, labels={self.labels}, max_length={self.max_length})"
     def index(self, label:str) -> int: # position in `labels`
         "The index of a class name"
         return self.labels.index(check_choice(label, self.labels, f"label of {self.name}"))
 
+# %% ../nbs/10_models.ipynb #c46e39fb
+@patch
+def _check_labels(self:Classifier, labels):
+    "Class names, given or the model's own, as many as outputs"
+    c = self.model.config
+    if labels is None: labels = [c.id2label[i] for i in range(c.num_labels)]
+    labels = [str(l) for l in labels]
+    if len(labels) != c.num_labels:
+        raise ValueError(f"{len(labels)} labels {labels} for a model with {c.num_labels} outputs")
+    if c.num_labels < 2 or c.problem_type == "multi_label_classification":
+        raise ValueError(f"a classifier with two or more exclusive classes is needed, {type(self.model).__name__} "
+                         f"has {c.num_labels} outputs and problem type {c.problem_type}")
+    return labels
+
+@patch
+def _read_config(self:Classifier):
+    "Family, arguments of the forward, and special ids"
+    c, m, tok = self.model.config, self.model, self.tokenizer
+    self.family = "encoder-decoder" if c.is_encoder_decoder else "decoder" if hasattr(m, "score") else "encoder"
+    self.bart = c.model_type == "bart"
+    if self.bart: self.padding_side = "right"
+    self._takes = set(inspect.signature(m.forward).parameters)
+    segments = "token_type_ids" in self._takes and "token_type_ids" in tok.model_input_names
+    self._typed = self.family == "encoder" and segments
+    self.mask_id, self.pad_id = tok.mask_token_id, tok.pad_token_id
+    self._fill = next(i for i in (self.pad_id, tok.eos_token_id, 0) if i is not None)
+    positions = getattr(getattr(m.base_model, "embeddings", None), "position_embeddings", None)
+    padding = getattr(positions, "padding_idx", None) # RoBERTa counts positions from behind this one
+    self._first_position = 0 if padding is None else padding + 1
+
+@patch
+def _set_window(self:Classifier, max_length):
+    "How many sub-words fit"
+    positions = getattr(self.model.config, "max_position_embeddings", None) or 10**6
+    room = min(positions - self._first_position, self.tokenizer.model_max_length or 10**6)
+    limit = int(room) if room < 10**5 else 512
+    if max_length is not None and not 0 < max_length <= limit:
+        raise ValueError(f"max_length {max_length} does not fit {self.name}: allowed are 1 to {limit}")
+    self.max_length = max_length or limit
+    need = max(t.n_special for t in self.templates.values())
+    if self.max_length <= need:
+        raise ValueError(f"max_length {self.max_length} leaves no room for words beside {need} special tokens")
+
+@patch
+def _set_attention(self:Classifier, attn):
+    "The attention code of plain forwards"
+    known = getattr(self.model, "_supports_sdpa", False)
+    self.attn = check_choice(attn, ("sdpa", "eager"), "attention code") if known else "eager"
+    self.model.set_attn_implementation(self.attn)
+
 # %% ../nbs/10_models.ipynb #0653d1e6
 @patch
-def encode_all(self:Classifier, instances # a list of `Instance`
+def encode_all(self:Classifier, instances, # a list of `Instance`
               ) -> list: # of `Encoded`
     "Instances as this model reads them"
-    instances = list(instances); parts = [(t, o) for x in instances for t, o in zip(x.texts, x.offsets)]
-    subs = iter(sub_words(self._tk, [t for t, _ in parts], [o for _, o in parts])) if parts else iter(())
+    instances = list(instances)
+    texts = [t for x in instances for t in x.texts]
+    offsets = [o for x in instances for o in x.offsets]
+    subs = iter(sub_words(self._tk, texts, offsets) if texts else ())
     return [self._assemble(x, [next(subs) for _ in x.texts]) for x in instances]
 
 @patch
-def encode(self:Classifier, instance:Instance # one text or pair
+def encode(self:Classifier, instance:Instance, # one text or pair
           ) -> Encoded:
     "One instance as this model reads it"
     return self.encode_all([instance])[0]
 
 @patch
-def _room(self:Classifier, sizes, room): # sub-words kept per part
+def _room(self:Classifier, sizes, room):
+    "Sub-words kept per part"
     if self.truncation == "longest_first" or len(sizes) == 1 or sum(sizes) <= room: return longest_first(sizes, room)
-    i = 0 if self.truncation == "only_first" else 1
-    out = list(sizes); out[i] = max(0, room - sizes[1-i])
-    if out[1-i] > room: raise ValueError(f"part {2-i} alone has {out[1-i]} sub-words and does not fit {room}: truncation {self.truncation!r} cannot help, use longest_first")
-    return out
+    cut = 0 if self.truncation == "only_first" else 1
+    whole = sizes[1-cut]
+    if whole > room:
+        raise ValueError(f"part {2-cut} alone has {whole} sub-words and does not fit {room}: "
+                         f"truncation {self.truncation!r} cannot help, use longest_first")
+    kept = list(sizes)
+    kept[cut] = max(0, room - whole)
+    return kept
 
 @patch
-def _assemble(self:Classifier, x, subs): # special tokens around the parts, cut to the window
-    t = self.templates[len(subs)]; kept = self._room([len(i) for i, _ in subs], self.max_length - t.n_special)
-    ids, types, word, at, every = [], [], [], 0, 0
-    for p, (gap, gap_types) in enumerate(zip(t.gaps, t.gap_types)):
-        ids += gap; types += gap_types; word += [-1]*len(gap)
-        if p == len(subs): break
-        k, (i, w) = kept[p], subs[p]
-        ids += i[:k].tolist(); types += [t.part_types[p]]*k; word += (w[:k] + at).tolist() if x.sizes[p] else [-1]*k
-        at += x.sizes[p]; every += len(set(w.tolist())) if x.sizes[p] else 0
+def _assemble(self:Classifier, x, subs):
+    "Special tokens around the parts, cut to the window"
+    t = self.templates[len(subs)]
+    kept = self._room([len(ids) for ids, _ in subs], self.max_length - t.n_special)
+    ids, types, word = list(t.gaps[0]), list(t.gap_types[0]), [-1]*len(t.gaps[0])
+    first = with_text = 0 # number of the part's first word; words that have sub-words, seen or cut off
+    for p, (part_ids, part_word) in enumerate(subs):
+        k, gap = kept[p], t.gaps[p+1]
+        if x.sizes[p]:
+            with_text += len(set(part_word.tolist()))
+            part_word = part_word + first
+        first += x.sizes[p]
+        ids += [*part_ids[:k].tolist(), *gap]
+        types += [*[t.part_types[p]]*k, *t.gap_types[p+1]]
+        word += [*part_word[:k].tolist(), *[-1]*len(gap)]
     if not ids: ids, types, word = [self._fill], [0], [-1]
-    word = np.array(word); seen = np.zeros(x.n_words+1, bool); seen[word] = True; seen = np.flatnonzero(seen[:-1])
+    word = np.array(word)
+    seen = np.unique(word[word >= 0])
     players = seen if not x.fixed else seen[~np.isin(x.part_of[seen], x.fixed)]
-    return Encoded(np.array(ids), np.array(types), word, players, every - len(seen), x, _slots(word, players, x.n_words))
+    slot = _slots(word, players, x.n_words)
+    return Encoded(np.array(ids), np.array(types), word, players, with_text - len(seen), x, slot)
 
 # %% ../nbs/10_models.ipynb #abc389e6
 _specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
-def new_tokenizer(texts,  # an iterable of texts that the vocabulary must cover
-                  kind:str="wordpiece", # wordpiece: whole words, unknown ones in characters; bytelevel: byte pairs as in RoBERTa and GPT-2
-                  lowercase:bool=True, max_length:int=64, types:bool=True, # `types`: two segments have two numbers
-                  size:int=500,   # vocabulary of `bytelevel`
+def _wordpiece(texts, lowercase):
+    "Whole words, unknown ones in characters"
+    norm = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=False)
+    pre = pre_tokenizers.BertPreTokenizer()
+    words = sorted({w for t in texts for w, _ in pre.pre_tokenize_str(norm.normalize_str(t))})
+    chars = sorted(set("".join(words)))
+    vocab = dict.fromkeys([*_specials, *words, *chars, *("##"+c for c in chars)])
+    tk = Tokenizer(tkm.WordPiece({w: i for i, w in enumerate(vocab)}, unk_token="[UNK]"))
+    tk.normalizer, tk.pre_tokenizer, tk.decoder = norm, pre, decoders.WordPiece()
+    return tk
+
+def _bytelevel(texts, size):
+    "Byte pairs as in RoBERTa and GPT-2"
+    tk = Tokenizer(tkm.BPE(unk_token="[UNK]"))
+    tk.pre_tokenizer, tk.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=_specials, show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tk.train_from_iterator(texts, trainer)
+    return tk
+
+def new_tokenizer(texts,                # an iterable of texts that the vocabulary must cover
+                  kind:str="wordpiece", # wordpiece (unknown words in characters) or bytelevel (byte pairs)
+                  lowercase:bool=True,  # for `wordpiece`
+                  max_length:int=64,    # the window it announces
+                  types:bool=True,      # two segments have two numbers
+                  size:int=500,         # vocabulary of `bytelevel`
                  ):
     "A fast tokenizer made from texts, with [CLS], [SEP], [MASK], [PAD] and [UNK]"
     from transformers import PreTrainedTokenizerFast
-    check_choice(kind, ("wordpiece", "bytelevel"), "kind of tokenizer"); texts = list(texts)
-    if kind == "wordpiece":
-        norm, pre = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=False), pre_tokenizers.BertPreTokenizer()
-        words = sorted({w for t in texts for w, _ in pre.pre_tokenize_str(norm.normalize_str(t))}); chars = sorted({c for w in words for c in w})
-        vocab = dict.fromkeys([*_specials, *words, *chars, *("##"+c for c in chars)])
-        tk = Tokenizer(tkm.WordPiece({w: i for i, w in enumerate(vocab)}, unk_token="[UNK]"))
-        tk.normalizer, tk.pre_tokenizer, tk.decoder = norm, pre, decoders.WordPiece()
-    else:
-        tk = Tokenizer(tkm.BPE(unk_token="[UNK]")); tk.pre_tokenizer, tk.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-        tk.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size, special_tokens=_specials, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    check_choice(kind, ("wordpiece", "bytelevel"), "kind of tokenizer")
+    texts = list(texts)
+    tk = _wordpiece(texts, lowercase) if kind == "wordpiece" else _bytelevel(texts, size)
     second = ":1" if types else ""
-    tk.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", pair=f"[CLS] $A [SEP] $B{second} [SEP]{second}", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
-    return PreTrainedTokenizerFast(tokenizer_object=tk, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]", bos_token="[CLS]", eos_token="[SEP]",
-                                   model_max_length=max_length, model_input_names=["input_ids", *(["token_type_ids"] if types else []), "attention_mask"])
+    tk.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair=f"[CLS] $A [SEP] $B{second} [SEP]{second}",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    names = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
+                 bos_token="[CLS]", eos_token="[SEP]")
+    inputs = ["input_ids", *(["token_type_ids"] if types else []), "attention_mask"]
+    return PreTrainedTokenizerFast(tokenizer_object=tk, model_max_length=max_length, model_input_names=inputs, **names)
 
+# %% ../nbs/10_models.ipynb #9dde5bcb
 def _tiny_config(arch, vocab, n_labels, layers, decoder_layers, width, heads, max_length, dropout):
-    import transformers as tf
-    ff, ids = 2*width, dict(pad_token_id=0, bos_token_id=2, eos_token_id=3)
-    bert = dict(hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=ff, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
-    make = dict(bert=lambda: tf.BertConfig(max_position_embeddings=max_length, **bert, **ids),
-                roberta=lambda: tf.RobertaConfig(max_position_embeddings=max_length+1, type_vocab_size=1, **bert, **ids),
-                distilbert=lambda: tf.DistilBertConfig(dim=width, n_layers=layers, n_heads=heads, hidden_dim=ff, dropout=dropout, attention_dropout=dropout, seq_classif_dropout=dropout, max_position_embeddings=max_length, **ids),
-                bart=lambda: tf.BartConfig(d_model=width, encoder_layers=layers, decoder_layers=decoder_layers or layers, encoder_attention_heads=heads, decoder_attention_heads=heads, encoder_ffn_dim=ff, decoder_ffn_dim=ff, dropout=dropout,
-                                           max_position_embeddings=max_length, decoder_start_token_id=3, forced_eos_token_id=None, **ids),
-                gpt2=lambda: tf.GPT2Config(n_embd=width, n_layer=layers, n_head=heads, n_inner=ff, n_positions=max_length, resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=dropout, **ids))
-    c = make[check_choice(arch, make, "architecture")]()
-    c.vocab_size = vocab; c.num_labels = n_labels
+    "The configuration of a small model"
+    import transformers
+    ff, decoder_layers = 2*width, decoder_layers or layers
+    bert = dict(hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=ff,
+                hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    distilbert = dict(dim=width, n_layers=layers, n_heads=heads, hidden_dim=ff, dropout=dropout,
+                      attention_dropout=dropout, seq_classif_dropout=dropout)
+    bart = dict(d_model=width, encoder_layers=layers, decoder_layers=decoder_layers, dropout=dropout,
+                encoder_attention_heads=heads, decoder_attention_heads=heads, encoder_ffn_dim=ff, decoder_ffn_dim=ff,
+                decoder_start_token_id=3, forced_eos_token_id=None)
+    gpt2 = dict(n_embd=width, n_layer=layers, n_head=heads, n_inner=ff,
+                resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=dropout)
+    known = dict(bert=("BertConfig", dict(bert, max_position_embeddings=max_length)),
+                 roberta=("RobertaConfig", dict(bert, max_position_embeddings=max_length+1, type_vocab_size=1)),
+                 distilbert=("DistilBertConfig", dict(distilbert, max_position_embeddings=max_length)),
+                 bart=("BartConfig", dict(bart, max_position_embeddings=max_length)),
+                 gpt2=("GPT2Config", dict(gpt2, n_positions=max_length)))
+    name, options = known[check_choice(arch, known, "architecture")]
+    c = getattr(transformers, name)(**options, pad_token_id=0, bos_token_id=2, eos_token_id=3)
+    c.vocab_size, c.num_labels = vocab, n_labels
     return c
 
-def new_tiny(arch:str,   # bert, roberta, distilbert, bart or gpt2
-             texts,      # texts whose words make the vocabulary
-             labels,     # class names
-             layers:int=2, decoder_layers:int|None=None, # BART's decoder may be shallower than its encoder; default: as deep
-             width:int=64, heads:int=4, max_length:int=64, dropout:float=0.,
-             init:str="default", # default, matching: half of the heads attend to equal words and half to neighbours from the start, or lively: weights so large that the untrained model reacts to its input
-             tokenizer:str|None=None, # wordpiece or bytelevel; default: bytelevel for roberta, wordpiece for the others
-             lowercase:bool=True, seed:int=0, **kw) -> Classifier:
+def new_tiny(arch:str,                     # bert, roberta, distilbert, bart or gpt2
+             texts,                        # texts whose words make the vocabulary
+             labels,                       # class names
+             layers:int=2,                 # how deep
+             decoder_layers:int|None=None, # BART's decoder may be shallower than its encoder; default: as deep
+             width:int=64,                 # of the vectors
+             heads:int=4,                  # attention heads per layer
+             max_length:int=64,            # window in sub-words
+             dropout:float=0.,             # while training
+             init:str="default",           # default, matching (see above) or lively: weights so large that it reacts to its input
+             tokenizer:str|None=None,      # wordpiece or bytelevel; default: bytelevel for roberta, else wordpiece
+             lowercase:bool=True,          # for `wordpiece`
+             seed:int=0,                   # of the weights
+             **kw) -> Classifier:          # further arguments of `Classifier`
     "A small untrained classifier of a real architecture"
     from transformers import AutoModelForSequenceClassification
     check_choice(init, ("default", "matching", "lively"), "initialisation")
-    tok = tokenizer if hasattr(tokenizer, "backend_tokenizer") else new_tokenizer(texts, tokenizer or ("bytelevel" if arch == "roberta" else "wordpiece"), lowercase, max_length, types=arch == "bert")
+    tok = tokenizer
+    if not hasattr(tok, "backend_tokenizer"):
+        kind = tokenizer or ("bytelevel" if arch == "roberta" else "wordpiece")
+        tok = new_tokenizer(texts, kind, lowercase, max_length, types=arch == "bert")
     c = _tiny_config(arch, len(tok), len(labels), layers, decoder_layers, width, heads, max_length, dropout)
-    c.id2label = dict(enumerate(labels)); c.label2id = {l: i for i, l in enumerate(labels)}
+    c.id2label, c.label2id = dict(enumerate(labels)), {l: i for i, l in enumerate(labels)}
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed); model = AutoModelForSequenceClassification.from_config(c)
+        torch.manual_seed(seed)
+        model = AutoModelForSequenceClassification.from_config(c)
         if init == "matching": _match_init(model)
         if init == "lively": _lively_init(model)
     return Classifier(model, tok, labels, name=kw.pop("name", f"tiny-{arch}"), **kw)
 
+# %% ../nbs/10_models.ipynb #41f44f76
+def _turn(*shape):
+    "A random rotation"
+    return nn.init.orthogonal_(torch.empty(*shape))
+
+def _comparison(width, content, heads):
+    "One projection for queries and keys: the first half of the heads looks at the first `content` dimensions"
+    d = width//heads
+    words = (heads+1)//2*d
+    w = torch.zeros(width, width)
+    w[:words, :content] = _turn(words, content)
+    w[words:, :content] = torch.randn(width-words, content)*.02
+    for s in range(words, width, d): w[s:s+d, content:] = 1.5*_turn(d, width-content)
+    return w
+
+def _part(module, *names):
+    "The first of these submodules that there is"
+    return next((getattr(module, n) for n in names if hasattr(module, n)), None)
+
 @torch.no_grad()
-def _match_init(model, norm=1.5): # words and positions get dimensions of their own; half of the heads compare words, the others positions
-    W, heads = model.get_input_embeddings().embedding_dim, model.config.num_attention_heads; C, d = W - W//8*2, W//heads; words = (heads+1)//2*d
-    turn = lambda *shape: nn.init.orthogonal_(torch.empty(*shape))
-    def compare(): # one projection for queries and keys
-        w = torch.zeros(W, W); w[:words, :C] = turn(words, C); w[words:, :C] = torch.randn(W-words, C)*.02
-        for s in range(words, W, d): w[s:s+d, C:] = 1.5*turn(d, W-C)
-        return w
-    for m in model.modules():
-        get = lambda *names: next((getattr(m, n) for n in names if hasattr(m, n)), None)
-        q, k, v, out = get("query", "q_proj", "q_lin"), get("key", "k_proj", "k_lin"), get("value", "v_proj", "v_lin"), get("out_proj", "out_lin")
-        if q is not None and isinstance(q, nn.Linear):
-            q.weight.copy_(compare()); k.weight.copy_(q.weight); v.weight.copy_(turn(W, W))
-            if out is not None: out.weight.copy_(v.weight.T)
-        if hasattr(m, "self") and hasattr(m, "output") and hasattr(getattr(m, "self"), "value"): m.output.dense.weight.copy_(getattr(m, "self").value.weight.T)
-        if hasattr(m, "c_attn"):
-            a, b = compare().T, turn(W, W)
-            m.c_attn.weight.copy_(torch.cat([a, a, b], 1)); m.c_proj.weight.copy_(b.T)
-    e = model.get_input_embeddings().weight; e.normal_(std=norm/W**.5); e[:, C:] = 0
+def _match_init(model, norm=1.5):
+    "Words and positions get dimensions of their own; half of the heads compare words, the others positions"
+    width, heads = model.get_input_embeddings().embedding_dim, model.config.num_attention_heads
+    content = width - width//8*2
+    for m in model.modules(): _match_attention(m, width, content, heads)
+    words = model.get_input_embeddings().weight
+    words.normal_(std=norm/width**.5)
+    words[:, content:] = 0
     for name, p in model.named_parameters():
         if "token_type" in name: p.normal_(std=.02)
-        elif re.search("position_embeddings|embed_positions|wpe", name): p.zero_(); p[:, C:] = _waves(len(p), W-C)*norm/W**.5
+        elif re.search("position_embeddings|embed_positions|wpe", name):
+            p.zero_()
+            p[:, content:] = _waves(len(p), width-content)*norm/width**.5
 
-def _waves(n, width): # sines and cosines of falling frequency, so that neighbours look alike
-    a = torch.arange(n)[:, None]/100.**(torch.arange(width//2)[None]*2/width)
-    return torch.cat([a.sin(), a.cos()], 1)
+def _match_attention(m, width, content, heads):
+    "Query equals key, and the output projection undoes the value projection"
+    query, key = _part(m, "query", "q_proj", "q_lin"), _part(m, "key", "k_proj", "k_lin")
+    value, out = _part(m, "value", "v_proj", "v_lin"), _part(m, "out_proj", "out_lin")
+    if isinstance(query, nn.Linear):
+        query.weight.copy_(_comparison(width, content, heads))
+        key.weight.copy_(query.weight)
+        value.weight.copy_(_turn(width, width))
+        if out is not None: out.weight.copy_(value.weight.T)
+    inner = getattr(m, "self", None)
+    if hasattr(m, "output") and hasattr(inner, "value"): m.output.dense.weight.copy_(inner.value.weight.T)
+    if hasattr(m, "c_attn"):
+        both, v = _comparison(width, content, heads).T, _turn(width, width)
+        m.c_attn.weight.copy_(torch.cat([both, both, v], 1))
+        m.c_proj.weight.copy_(v.T)
+
+def _waves(n, width):
+    "Sines and cosines of falling frequency, so that neighbours look alike"
+    angle = torch.arange(n)[:, None]/100.**(torch.arange(width//2)[None]*2/width)
+    return torch.cat([angle.sin(), angle.cos()], 1)
 
 @torch.no_grad()
-def _lively_init(model): # every linear map keeps the size of what it gets
-    for p in model.parameters(): p.normal_(std=p.shape[-1]**-.5) if p.ndim > 1 else p.add_(torch.randn_like(p)*.1)
+def _lively_init(model):
+    "Every linear map keeps the size of what it gets"
+    for p in model.parameters():
+        if p.ndim > 1: p.normal_(std=p.shape[-1]**-.5)
+        else: p.add_(torch.randn_like(p)*.1)
     if hasattr(model.base_model, "_tied_weights_keys"): model.tie_weights()
 
 # %% ../nbs/10_models.ipynb #afc57e87
-@patch
-def batch(self:Classifier, encs, # `Encoded` of each row
-          rows=None,             # keep vector over the players of each row; None: everything present
-          absent:str="mask",     # mask, pad, delete or zero_embedding
-         ) -> Batch:
-    "Padded tensors of perturbed texts"
-    encs = list(encs); check_choice(absent, absences + published_absences, "absence")
-    which, ids, types, slot, n = _table(encs, self._fill)
-    ids, types, slot, n = ids[which], types[which], slot[which], n[which]; present = None
-    if rows is not None:
-        keep = _keep(encs, rows, bool); here = np.take_along_axis(keep, np.where(slot < 0, keep.shape[1]-1, slot), 1)
-        if not here.all(): self._check_absent(absent)
-        if here.all(): pass
-        elif absent == "mask": ids[~here] = self.mask_id
-        elif absent == "pad": ids[~here] = self.pad_id
-        elif absent == "zero_embedding": present = here
-        elif absent == "id_zero": ids[~here | _emptied(encs, rows, ids.shape[1])] = 0
-        else: n, (ids, types, slot) = _close_up(here & (np.arange(ids.shape[1]) < n[:, None]), (ids, self._fill), (types, 0), (slot, -1))
-        if len(n) and n.min() == 0: ids, types, slot, n = (np.pad(ids, ((0, 0), (0, int(ids.shape[1] == 0))), constant_values=self._fill), np.pad(types, ((0, 0), (0, int(types.shape[1] == 0)))),
-                                                           np.pad(slot, ((0, 0), (0, int(slot.shape[1] == 0))), constant_values=-1), np.maximum(n, 1))
-    last = n-1
-    if self.padding_side == "left":
-        ids, types, slot = (_to_left(t, n) for t in (ids, types, slot)); present = None if present is None else _to_left(present, n)
-        last = np.full(len(n), ids.shape[1]-1); mask = np.arange(ids.shape[1]) >= (ids.shape[1]-n)[:, None]
-    else: mask = np.arange(ids.shape[1]) < n[:, None]
-    T = lambda a: torch.as_tensor(a, device=self.device)
-    return Batch(T(ids), T(types), T(mask.astype(np.int64)), T(last), encs, n, slot, None if present is None else T(present.astype(np.float32)))
-
-def _emptied(encs, rows, L): # special tokens of the rows without any word
-    out = np.zeros((len(encs), L), bool)
-    for b, (e, r) in enumerate(zip(encs, rows)):
-        if not np.any(r): out[b, :len(e)] = e.word < 0
-    return out
-
 @patch(as_prop=True)
 def absences(self:Classifier) -> tuple:
     "The ways in which a word can be absent for this model"
     if self.family == "function": return ("mask", "delete")
-    return tuple(a for a in absences if not (a == "mask" and self.mask_id is None or a == "pad" and self.pad_id is None))
+    missing = [a for a, token in (("mask", self.mask_id), ("pad", self.pad_id)) if token is None]
+    return tuple(a for a in absences if a not in missing)
 
 @patch
 def _check_absent(self:Classifier, absent):
+    "An absence that exists, and that this model can show"
     check_choice(absent, absences + published_absences, "absence")
-    if absent in absences and absent not in self.absences: raise ValueError(f"{self.name} has no {dict(mask='mask', pad='padding').get(absent)} token: absent={absent!r} is not possible, use {', '.join(self.absences[:-1])} or {self.absences[-1]}")
+    if absent in published_absences or absent in self.absences: return
+    token = dict(mask="mask", pad="padding").get(absent)
+    raise ValueError(f"{self.name} has no {token} token: absent={absent!r} is not possible, "
+                     f"use {', '.join(self.absences[:-1])} or {self.absences[-1]}")
 
+# %% ../nbs/10_models.ipynb #f4250db2
+@patch
+def batch(self:Classifier, encs,  # `Encoded` of each row
+          rows=None,              # keep vector over the players of each row; None: everything present
+          absent:str="mask",      # mask, pad, delete or zero_embedding
+         ) -> Batch:
+    "Padded tensors of perturbed texts"
+    encs = list(encs)
+    check_choice(absent, absences + published_absences, "absence")
+    ids, types, slot, n = _table(encs, self._fill)
+    here = np.ones(ids.shape, bool) if rows is None else _per_sub_word(_keep(encs, rows, bool), slot)
+    present = None
+    if not here.all():
+        self._check_absent(absent)
+        if absent == "delete": ids, types, slot, n = self._deleted(here, ids, types, slot, n)
+        elif absent == "zero_embedding": present = here
+        elif absent == "id_zero": ids[~here | _emptied(encs, rows, ids.shape[1])] = 0
+        else: ids[~here] = self.mask_id if absent == "mask" else self.pad_id
+    return self._tensors(ids, types, slot, n, present, encs, self.padding_side)
+
+@patch
+def _deleted(self:Classifier, here, ids, types, slot, n):
+    "Tables without the absent sub-words; a row that lost everything keeps one place"
+    real = np.arange(ids.shape[1]) < n[:, None]
+    n, (ids, types, slot) = _close_up(here & real, (ids, self._fill), (types, 0), (slot, -1))
+    if ids.shape[1] == 0: ids, types, slot = (np.full((len(n), 1), v) for v in (self._fill, 0, -1))
+    return ids, types, slot, np.maximum(n, 1)
+
+@patch
+def _tensors(self:Classifier, ids, types, slot, n, present, encs, side="right"):
+    "Arrays padded on the right as a `Batch` padded on the asked side"
+    width = ids.shape[1]
+    mask, last = np.arange(width) < n[:, None], n-1
+    if side == "left":
+        ids, types, slot, mask = (_to_left(t, n) for t in (ids, types, slot, mask))
+        present, last = None if present is None else _to_left(present, n), np.full(len(n), width-1)
+    if present is not None: present = torch.as_tensor(present.astype(np.float32), device=self.device)
+    tensors = (torch.as_tensor(t, device=self.device) for t in (ids, types, mask.astype(np.int64), last))
+    return Batch(*tensors, encs, n, slot, present)
+
+def _emptied(encs, rows, length):
+    "Special tokens of the rows without any word"
+    out = np.zeros((len(encs), length), bool)
+    for b, (e, r) in enumerate(zip(encs, rows)):
+        if not np.any(r): out[b, :len(e)] = e.word < 0
+    return out
+
+# %% ../nbs/10_models.ipynb #fe93e8df
 @patch
 def embed(self:Classifier, batch:Batch) -> torch.Tensor: # (rows, length, width)
     "Word embeddings of a batch, before positions and segments are added"
     return self.model.get_input_embeddings()(batch.ids)
 
-# %% ../nbs/10_models.ipynb #fe93e8df
-def _shift(x, first): # everything one place to the right
-    return torch.cat([first.expand(len(x), 1, *x.shape[2:]).to(x), x[:, :-1]], 1)
-
 @patch
-def _positions(self:Classifier, mask): # counted from the first real sub-word
-    return (mask.cumsum(1) - 1).clamp(min=0) + self._first_position
-
-@patch
-def _attention_mask(self:Classifier, batch, bias, shifted=False, causal=False): # 4D additive mask for a bias on keys
-    low = torch.finfo(self.model.dtype).min; L = batch.ids.shape[1]
-    mask, bias = batch.mask.bool(), bias.to(self.model.dtype)
-    if shifted: mask, bias = _shift(mask, torch.ones(1, 1, dtype=torch.bool, device=mask.device)), _shift(bias, torch.zeros(1, 1, device=bias.device))
-    m = torch.where(mask, bias.clamp(min=low), torch.full_like(bias, low))[:, None, None, :].expand(-1, 1, L, -1)
-    return m.masked_fill(torch.ones(L, L, dtype=torch.bool, device=m.device).triu(1), low) if causal else m.contiguous()
-
-@patch
-def forward(self:Classifier, batch:Batch,
-            embeds=None, # (rows, length, width): word embeddings to use instead of the batch's own
-            scale=None,  # (rows, length, width): factor on embeddings, at `where`
-            where:str="word", # place of `scale`: word (word embeddings) or post_layernorm (what enters the first layer)
-            bias=None,   # (rows, length): added to the attention scores of each key
-           ) -> torch.Tensor: # (rows, classes), differentiable unless grad mode is off
+def forward(self:Classifier, batch:Batch, # what `batch` made
+            embeds=None,       # (rows, length, width): word embeddings to use instead of the batch's own
+            scale=None,        # (rows, length, width): factor on embeddings, at `where`
+            where:str="word",  # place of `scale`: word embeddings, or post_layernorm: what enters the first layer
+            bias=None,         # (rows, length): added to the attention scores of each key
+           ) -> torch.Tensor:  # (rows, classes), differentiable unless grad mode is off
     "Logits of a batch"
     check_choice(where, ("post_layernorm", "word"), "place")
     self.rows += len(batch)
-    if embeds is None and (batch.present is not None or (scale is not None and where == "word")): embeds = self.embed(batch)
+    on_words = scale is not None and where == "word"
+    if embeds is None and (batch.present is not None or on_words): embeds = self.embed(batch)
     if batch.present is not None: embeds = embeds*batch.present[..., None].to(embeds)
-    if scale is not None and where == "word": embeds = embeds*scale.to(embeds)
-    with self._scaled(scale if where == "post_layernorm" else None): return self._run(batch, embeds, bias)
+    if on_words: embeds = embeds*scale.to(embeds)
+    with self._scaled(None if on_words else scale): return self._run(batch, embeds, bias)
+
+# %% ../nbs/10_models.ipynb #38edc3e6
+def _shift(x, first):
+    "Everything one place to the right"
+    return torch.cat([first.expand(len(x), 1, *x.shape[2:]).to(x), x[:, :-1]], 1)
+
+def _pick(h, at):
+    "The vector at one position of each row"
+    return h[torch.arange(len(h), device=h.device), at]
+
+@patch
+def _positions(self:Classifier, mask):
+    "Position numbers, counted from the first real sub-word"
+    return (mask.cumsum(1) - 1).clamp(min=0) + self._first_position
 
 @patch
 def _run(self:Classifier, batch, embeds, bias):
-    m, kw = self.model, dict(attention_mask=batch.mask if bias is None else self._attention_mask(batch, bias, causal=self.family == "decoder"))
-    kw["input_ids" if embeds is None else "inputs_embeds"] = batch.ids if embeds is None else embeds
+    "Logits; `embeds` and `bias` may be None"
+    m, causal = self.model, self.family == "decoder"
+    kw = dict(attention_mask=batch.mask if bias is None else self._attention_mask(batch, bias, causal=causal))
+    if embeds is None: kw["input_ids"] = batch.ids
+    else: kw["inputs_embeds"] = embeds
     if self.bart: return self._run_bart(batch, embeds, bias, kw)
     if "position_ids" in self._takes: kw["position_ids"] = self._positions(batch.mask)
     if self._typed: kw["token_type_ids"] = batch.types
-    if self.family == "decoder":
-        h = m.base_model(**kw, use_cache=False).last_hidden_state
-        return m.score(h[torch.arange(len(h), device=h.device), batch.last])
-    if self.family == "encoder-decoder" and embeds is not None: raise ValueError(f"{type(m).__name__} takes no embeddings: of the encoder-decoder models only BART is supported here")
+    if causal: return m.score(_pick(m.base_model(**kw, use_cache=False).last_hidden_state, batch.last))
+    if self.family == "encoder-decoder" and embeds is not None:
+        raise ValueError(f"{type(m).__name__} takes no embeddings: "
+                         "of the encoder-decoder models only BART is supported here")
     return m(**kw).logits
 
 @patch
 def _run_bart(self:Classifier, batch, embeds, bias, kw):
-    m, start = self.model, torch.tensor([[self.model.config.decoder_start_token_id]], device=self.device)
+    "Logits of BART, read where the text ends"
+    m = self.model
+    start = torch.tensor([[m.config.decoder_start_token_id]], device=self.device)
     if embeds is None: kw["decoder_input_ids"] = _shift(batch.ids, start)
     else: kw["decoder_inputs_embeds"] = _shift(embeds, m.get_input_embeddings()(start))
     if bias is not None: kw["decoder_attention_mask"] = self._attention_mask(batch, bias, shifted=True, causal=True)
-    h = m.base_model(**kw, use_cache=False).last_hidden_state
-    return m.classification_head(h[torch.arange(len(h), device=h.device), batch.last])
+    return m.classification_head(_pick(m.base_model(**kw, use_cache=False).last_hidden_state, batch.last))
+
+@patch
+def _attention_mask(self:Classifier, batch, bias, shifted=False, causal=False):
+    "4D additive mask for a bias on keys"
+    low, L = torch.finfo(self.model.dtype).min, batch.ids.shape[1]
+    mask, bias = batch.mask.bool(), bias.to(self.model.dtype)
+    if shifted: mask, bias = _shift(mask, mask.new_ones(1, 1)), _shift(bias, bias.new_zeros(1, 1))
+    on_keys = torch.where(mask, bias.clamp(min=low), torch.full_like(bias, low))
+    m = on_keys[:, None, None, :].expand(-1, 1, L, -1)
+    if not causal: return m.contiguous()
+    later = torch.ones(L, L, dtype=torch.bool, device=m.device).triu(1)
+    return m.masked_fill(later, low)
 
 # %% ../nbs/10_models.ipynb #3a5957ea
 @patch
-def _entrances(self:Classifier): # modules whose output enters the first layer, and whether it is shifted by one
+def _entrances(self:Classifier):
+    "Modules whose output enters the first layer, and whether it is shifted by one"
     b = self.model.base_model
     if self.bart: return [(b.encoder.layernorm_embedding, False), (b.decoder.layernorm_embedding, True)]
-    return [(next((m for m in (getattr(b, "embeddings", None), getattr(b, "drop", None)) if m is not None), None), False)]
+    known = (getattr(b, name, None) for name in ("embeddings", "drop"))
+    return [(next((m for m in known if m is not None), None), False)]
 
 @patch
 @contextlib.contextmanager
-def _scaled(self:Classifier, scale): # multiply what enters the first layer
-    if scale is None: yield; return
-    def hook(shifted): return lambda mod, args, out: out*(_shift(scale, torch.ones(1, 1, 1, device=scale.device)) if shifted else scale).to(out)
-    def first(mod, args, kw): return ((args[0]*scale.to(args[0]), *args[1:]), kw) if args else (args, dict(kw, hidden_states=kw["hidden_states"]*scale.to(kw["hidden_states"])))
-    handles = [self.layers[0].register_forward_pre_hook(first, with_kwargs=True) if m is None else m.register_forward_hook(hook(s)) for m, s in self._entrances()]
+def _scaled(self:Classifier, scale):
+    "Multiply what enters the first layer"
+    if scale is None:
+        yield
+        return
+    def on_output(shifted):
+        factor = _shift(scale, scale.new_ones(1, 1, 1)) if shifted else scale
+        return lambda module, args, out: out*factor.to(out)
+    def on_input(module, args, kw):
+        if args: return (args[0]*scale.to(args[0]), *args[1:]), kw
+        return args, dict(kw, hidden_states=kw["hidden_states"]*scale.to(kw["hidden_states"]))
+    handles = [self.layers[0].register_forward_pre_hook(on_input, with_kwargs=True) if m is None
+               else m.register_forward_hook(on_output(shifted)) for m, shifted in self._entrances()]
     try: yield
     finally:
         for h in handles: h.remove()
 
 # %% ../nbs/10_models.ipynb #3032e96f
 @patch
-def _finite(self:Classifier, z, encs): # a numpy float32 copy, checked
-    z = z.detach().float().cpu().numpy(); bad = ~np.isfinite(z).all(1)
-    if bad.any(): raise ValueError(f"{self.name} gives logits {z[bad][0].tolist()} for instance {encs[int(np.flatnonzero(bad)[0])].instance.id!r}")
-    return z
+def _finite(self:Classifier, z, encs):
+    "A numpy float32 copy, checked"
+    z = z.detach().float().cpu().numpy()
+    bad = np.flatnonzero(~np.isfinite(z).all(1))
+    if not len(bad): return z
+    raise ValueError(f"{self.name} gives logits {z[bad[0]].tolist()} for instance {encs[bad[0]].instance.id!r}")
 
 @patch
 def logits(self:Classifier, encs, # `Encoded` of each row
@@ -517,7 +746,10 @@ def logits(self:Classifier, encs, # `Encoded` of each row
 
 # %% ../nbs/10_models.ipynb #b2366607
 def _out_of_memory(e):
-    return isinstance(e, (torch.OutOfMemoryError, MemoryError)) or (isinstance(e, RuntimeError) and re.search("out of memory|can't allocate memory|not enough memory", str(e), re.I))
+    "Is this how memory runs out?"
+    if isinstance(e, (torch.OutOfMemoryError, MemoryError)): return True
+    text = "out of memory|can't allocate memory|not enough memory"
+    return isinstance(e, RuntimeError) and re.search(text, str(e), re.I) is not None
 
 def run_safely(fn,    # from a list of items to an array or list with one entry per item
                items, # what to work on
@@ -528,160 +760,207 @@ def run_safely(fn,    # from a list of items to an array or list with one entry 
     except (RuntimeError, MemoryError) as e:
         if not _out_of_memory(e) or len(items) < 2: raise
     if torch.cuda.is_available(): torch.cuda.empty_cache()
-    h = len(items)//2
-    return run_safely(fn, items[:h]) + run_safely(fn, items[h:])
+    half = len(items)//2
+    return run_safely(fn, items[:half]) + run_safely(fn, items[half:])
 
+Classifier.run_safely = staticmethod(run_safely)
+
+# %% ../nbs/10_models.ipynb #bf3ba60f
 @patch
 def split(self:Classifier, encs, # `Encoded` of each row
           tokens:int=4096,       # padded sub-words per batch
          ) -> list: # of index arrays
     "Length-sorted batches"
-    n = np.array([len(e) for e in encs], np.int64); order = np.argsort(-n, kind="stable"); out, i = [], 0
+    n = np.array([len(e) for e in encs], np.int64)
+    order, out, i = np.argsort(-n, kind="stable"), [], 0
     while i < len(order):
-        size = max(1, tokens//max(int(n[order[i]]), 1)); out.append(order[i:i+size]); i += size
+        size = max(1, tokens//max(int(n[order[i]]), 1))
+        out.append(order[i:i+size])
+        i += size
     return out
 
-Classifier.run_safely = staticmethod(run_safely)
+@patch
+def _in_batches(self:Classifier, fn, encs, tokens):
+    "What `fn` returns for each text, where `fn` gets the numbers of the texts of one batch"
+    out = [None]*len(encs)
+    for ix in self.split(encs, tokens):
+        results = itertools.chain.from_iterable(self.run_safely(fn, ix.tolist()))
+        for i, result in zip(ix, results): out[i] = result
+    return out
 
 @patch
 def predict(self:Classifier, instances, # a list of `Instance`
             tokens:int=4096,            # padded sub-words per batch
            ) -> np.ndarray: # (instances, classes)
     "Probabilities of the classes"
-    encs = self.encode_all([instances] if isinstance(instances, Instance) else instances); out = np.zeros((len(encs), len(self.labels)))
-    for ix in self.split(encs, tokens):
-        z = np.concatenate(self.run_safely(lambda i: self.logits([encs[j] for j in i]), ix)); out[ix] = value_of(z, "probs")
-    return out
+    encs = self.encode_all([instances] if isinstance(instances, Instance) else instances)
+    z = self._in_batches(lambda ix: self.logits([encs[i] for i in ix]), encs, tokens)
+    return value_of(np.array(z).reshape(len(encs), len(self.labels)), "probs")
 
 # %% ../nbs/10_models.ipynb #323d2a4a
 @patch
-def soft_logits(self:Classifier, encs, # `Encoded` of each row
-                rows,                  # how much of each player stays, in [0, 1]
+def soft_logits(self:Classifier, encs,       # `Encoded` of each row
+                rows,                        # how much of each player stays, in [0, 1]
                 absent:str="soft_bernoulli", # soft_bernoulli, gaussian, gaussian_std, attention or attention_log
-                seeds=0,               # one seed, or one per row
-                where:str="post_layernorm", # or word
-                scale:float=1.,        # standard deviation of `gaussian`
+                seeds=0,                     # one seed, or one per row
+                where:str="post_layernorm",  # or word
+                scale:float=1.,              # standard deviation of `gaussian`
                ) -> np.ndarray: # (rows, classes), float32
     "Logits of softly perturbed texts, as one batch"
-    check_choice(absent, soft_absences, "soft absence"); check_choice(where, ("post_layernorm", "word"), "place of soft perturbation")
+    check_choice(absent, soft_absences, "soft absence")
+    check_choice(where, ("post_layernorm", "word"), "place of soft perturbation")
     if not len(encs): return np.zeros((0, len(self.labels)), np.float32)
-    b = self.batch(encs); keep = _keep(encs, rows, np.float32)
-    if not (np.isfinite(keep).all() and keep.min() >= 0 and keep.max() <= 1): raise ValueError("soft rows must lie in [0, 1]")
-    q = np.take_along_axis(keep, np.where(b.slot < 0, keep.shape[1]-1, b.slot), 1)
-    with torch.inference_mode():
-        if absent.startswith("attention"):
-            with np.errstate(divide="ignore"): bias = np.log(q) if absent == "attention_log" else (1-q)*-10000
-            return self._finite(self.forward(b, bias=torch.as_tensor(bias, device=self.device)), encs)
-        return self._finite(self.forward(b, scale=torch.as_tensor(self._noise(b, q, absent, seeds, scale), device=self.device), where=where), encs)
+    b, keep = self.batch(encs), _keep(encs, rows, np.float32)
+    if not ((keep >= 0) & (keep <= 1)).all(): raise ValueError("soft rows must lie in [0, 1]")
+    stay = _per_sub_word(keep, b.slot)
+    if absent.startswith("attention"): how = dict(bias=_attention_bias(stay, absent))
+    else: how = dict(scale=self._noise(b, stay, absent, seeds, scale), where=where)
+    how = {k: torch.as_tensor(v, device=self.device) if isinstance(v, np.ndarray) else v for k, v in how.items()}
+    with torch.inference_mode(): return self._finite(self.forward(b, **how), encs)
+
+def _attention_bias(stay, absent):
+    "The term on the attention scores of each sub-word"
+    if absent == "attention": return (1-stay)*-10000
+    with np.errstate(divide="ignore"): return np.log(stay)
 
 @patch
-def _noise(self:Classifier, b, q, absent, seeds, scale): # (rows, length, width) factor
-    d = self.model.get_input_embeddings().embedding_dim
-    out = np.ones((*q.shape, d), np.float32)
-    for i, (seed, n) in enumerate(zip(np.broadcast_to(np.asarray(seeds), (len(b),)).tolist(), b.lengths.tolist())):
-        rng, at = np.random.default_rng(seed), slice(b.start(i), b.start(i)+n); stay = q[i, at, None]
-        if absent == "soft_bernoulli": out[i, at] = rng.random((n, d), np.float32) < stay
-        else: out[i, at] = 1 + rng.standard_normal((n, d), np.float32)*(1-stay)*(scale if absent == "gaussian" else 1)
+def _noise(self:Classifier, b, stay, absent, seeds, scale):
+    "(rows, length, width): the factor on the vectors, drawn row by row"
+    width = self.model.get_input_embeddings().embedding_dim
+    out = np.ones((*stay.shape, width), np.float32)
+    seeds = np.broadcast_to(np.asarray(seeds), (len(b),)).tolist()
+    for i, (seed, n) in enumerate(zip(seeds, b.lengths.tolist())):
+        rng, at = np.random.default_rng(seed), slice(b.start(i), b.start(i)+n)
+        q = stay[i, at, None]
+        if absent == "soft_bernoulli": out[i, at] = rng.random((n, width), np.float32) < q
+        else: out[i, at] = 1 + rng.standard_normal((n, width), np.float32)*(1-q)*(scale if absent == "gaussian" else 1)
     return out
 
 # %% ../nbs/10_models.ipynb #163d5199
 @patch
-def embeddings(self:Classifier, encs) -> list: # per text, (length, width)
+def embeddings(self:Classifier, encs, # `Encoded` of each text
+              ) -> list: # per text, (length, width)
     "Word embeddings"
-    table = self.model.get_input_embeddings()
-    with torch.no_grad(): return [table(torch.as_tensor(e.ids, device=self.device)[None])[0].float().cpu().numpy() for e in encs]
+    return [self._vectors(e.ids) for e in encs]
 
 @patch
-def baselines(self:Classifier, encs, kind:str="pad", # pad, mask or zero: what stands for a player that is not there
+@torch.no_grad()
+def _vectors(self:Classifier, ids):
+    "Word embeddings of ids"
+    table = self.model.get_input_embeddings()
+    return table(torch.as_tensor(ids, device=self.device)[None])[0].float().cpu().numpy()
+
+@patch
+def baselines(self:Classifier, encs, # `Encoded` of each text
+              kind:str="pad",        # pad, mask or zero: what stands for a player that is not there
              ) -> list: # per text, (length, width)
     "Word embeddings of the empty text: special tokens and fixed parts stay"
     check_choice(kind, ("pad", "mask", "zero"), "baseline")
     if kind != "zero": self._check_absent(kind)
-    table = self.model.get_input_embeddings(); new = 0. if kind == "zero" else None
-    if new is None:
-        with torch.no_grad(): new = table(torch.tensor([self.pad_id if kind == "pad" else self.mask_id], device=self.device))[0].float().cpu().numpy()
-    return [np.where((e.slot >= 0)[:, None], new, E).astype(np.float32) for e, E in zip(encs, self.embeddings(encs))]
+    absent = 0. if kind == "zero" else self._vectors([self.pad_id if kind == "pad" else self.mask_id])[0]
+    players = [(e.slot >= 0)[:, None] for e in encs]
+    return [np.where(p, absent, E).astype(np.float32) for p, E in zip(players, self.embeddings(encs))]
 
 @patch
-def _padded(self:Classifier, b, arrays): # list of (length, width) to one tensor, padding rows as the batch embeds them
+def _padded(self:Classifier, b, arrays):
+    "A list of (length, width) as one tensor, padding as the batch embeds it"
     E = self.embed(b).detach().clone()
     for i, a in enumerate(arrays):
-        if a.shape != (b.lengths[i], E.shape[-1]): raise ValueError(f"embeddings of instance {b.encs[i].instance.id!r} have shape {a.shape}, expected {(int(b.lengths[i]), E.shape[-1])}")
+        want = (int(b.lengths[i]), E.shape[-1])
+        if a.shape != want:
+            raise ValueError(f"embeddings of instance {b.encs[i].instance.id!r} have shape {a.shape}, expected {want}")
         E[i, b.start(i):b.start(i)+len(a)] = torch.as_tensor(np.asarray(a)).to(E)
     return E
 
+# %% ../nbs/10_models.ipynb #9cf65dc1
 @patch
-def grad(self:Classifier, encs, # `Encoded` of each row
-         output:str="logit_top",# prob_top, logit_top, log_prob_top or neg_loss
-         targets=None,          # class of each row; None: the predicted one
-         embeds=None,           # per row (length, width): differentiate here instead of at the text itself
-         tokens:int=2048,       # padded sub-words per batch
-         values:bool=False,     # also return the outputs
+def grad(self:Classifier, encs,  # `Encoded` of each row
+         output:str="logit_top", # prob_top, logit_top, log_prob_top or neg_loss
+         targets=None,           # class of each row; None: the predicted one
+         embeds=None,            # per row (length, width): differentiate here instead of at the text itself
+         tokens:int=2048,        # padded sub-words per batch
+         values:bool=False,      # also return the outputs
         ): # per row, (length, width); with `values` also an array
     "Gradient of the output with respect to word embeddings"
     check_choice(output, ("prob_top", "logit_top", "log_prob_top", "neg_loss"), "output to differentiate")
-    if targets is None and (embeds is not None or output == "neg_loss"): raise ValueError("targets are needed here: the class must not follow the perturbed input" if embeds is not None else "neg_loss needs the gold classes as targets")
-    out, val = [None]*len(encs), np.zeros(len(encs)); t = None if targets is None else _targets(targets, len(encs), len(self.labels))
+    if targets is None and embeds is not None:
+        raise ValueError("targets are needed here: the class must not follow the perturbed input")
+    if targets is None and output == "neg_loss": raise ValueError("neg_loss needs the gold classes as targets")
+    t = None if targets is None else _targets(targets, len(encs), len(self.labels))
     def run(ix):
         b = self.batch([encs[i] for i in ix])
         with torch.enable_grad():
-            E = (self.embed(b).detach().clone() if embeds is None else self._padded(b, [embeds[i] for i in ix])).requires_grad_()
-            y = value_of(self.forward(b, E), output, None if t is None else t[ix]); g, = torch.autograd.grad(y.sum(), E)
+            E = self.embed(b).detach().clone() if embeds is None else self._padded(b, [embeds[i] for i in ix])
+            E.requires_grad_()
+            y = value_of(self.forward(b, E), output, None if t is None else t[ix])
+            g, = torch.autograd.grad(y.sum(), E)
         y = self._finite(y[:, None], b.encs)[:, 0]
-        return [(i, r, v) for i, r, v in zip(ix, b.rows_of(g.float().cpu().numpy()), y)]
-    for ix in self.split(encs, tokens):
-        for part in self.run_safely(run, ix.tolist()):
-            for i, g, v in part: out[i], val[i] = g, v
-    return (out, val) if values else out
+        return list(zip(b.rows_of(g.float().cpu().numpy()), y))
+    results = self._in_batches(run, encs, tokens)
+    gradients = [g for g, _ in results]
+    return (gradients, np.array([y for _, y in results], float)) if values else gradients
 
 # %% ../nbs/10_models.ipynb #0bca7797
-def _pool(x, word, n, rule): # first axis: sub-words to words
-    out = np.zeros((n, *x.shape[1:])); w = np.asarray(word); on = w >= 0
+def _pool(x, word, n, rule):
+    "First axis: sub-words to words"
+    word = np.asarray(word)
+    x, word = x[word >= 0], word[word >= 0]
+    out = np.zeros((n, *x.shape[1:]))
     if rule in ("sum", "mean"):
-        np.add.at(out, w[on], x[on])
-        return out if rule == "sum" else out/np.maximum(np.bincount(w[on], minlength=n), 1).reshape(-1, *[1]*(x.ndim-1))
-    first = np.flatnonzero(on)[np.unique(w[on], return_index=True)[1]]
-    out[w[first]] = x[first]
-    if rule == "max": np.maximum.at(out, w[on], x[on])
+        np.add.at(out, word, x)
+        if rule == "sum": return out
+        return out/np.maximum(np.bincount(word, minlength=n), 1).reshape(-1, *[1]*(x.ndim-1))
+    seen, first = np.unique(word, return_index=True)
+    out[seen] = x[first]
+    if rule == "max": np.maximum.at(out, word, x)
     return out
 
 @patch
-def to_words(self:Classifier, enc:Encoded, scores, # one per sub-word
-             subword:str="sum",                    # sum, mean, first or max
+def to_words(self:Classifier, enc:Encoded, # the text
+             scores,                       # one per sub-word
+             subword:str="sum",            # sum, mean, first or max
             ) -> np.ndarray: # one per word of the instance
     "Word scores from sub-word scores"
-    check_choice(subword, subword_rules, "sub-word rule"); s = np.asarray(scores, float)
+    check_choice(subword, subword_rules, "sub-word rule")
+    s = np.asarray(scores, float)
     if len(s) != len(enc): raise ValueError(f"{len(s)} scores for {len(enc)} sub-words")
     return _pool(s, enc.word, enc.instance.n_words, subword)
 
 @patch
-def to_pairs(self:Classifier, enc:Encoded, scores, # (sub-words, sub-words)
-             subword:str="mean",                   # sum, mean, first or max
+def to_pairs(self:Classifier, enc:Encoded, # the text
+             scores,                       # (sub-words, sub-words)
+             subword:str="mean",           # sum, mean, first or max
             ) -> np.ndarray: # (words, words)
     "Word pair scores from a map over sub-words"
-    check_choice(subword, subword_rules, "sub-word rule"); s = np.asarray(scores, float)
+    check_choice(subword, subword_rules, "sub-word rule")
+    s, n = np.asarray(scores, float), enc.instance.n_words
     if s.shape != (len(enc), len(enc)): raise ValueError(f"a map of shape {s.shape} for {len(enc)} sub-words")
-    return _pool(_pool(s, enc.word, enc.instance.n_words, subword).T, enc.word, enc.instance.n_words, subword).T
+    return _pool(_pool(s, enc.word, n, subword).T, enc.word, n, subword).T
 
 # %% ../nbs/10_models.ipynb #030f9a3f
 class _View(nn.Module):
     "From word embeddings to the asked output"
     def __init__(self, clf, batch, output, targets):
-        super().__init__(); self.clf, self.model, self.batch, self.output, self.targets = clf, clf.model, batch, output, targets
+        super().__init__()
+        self.clf, self.model, self.batch, self.output, self.targets = clf, clf.model, batch, output, targets
+
     def forward(self, E):
-        k, r = divmod(len(E), len(self.batch))
-        if r: raise ValueError(f"{len(E)} rows are no multiple of the {len(self.batch)} of the batch")
+        k, rest = divmod(len(E), len(self.batch))
+        if rest: raise ValueError(f"{len(E)} rows are no multiple of the {len(self.batch)} of the batch")
         z = self.clf.forward(_repeat(self.batch, k), E)
         return value_of(z, self.output, None if self.targets is None else np.tile(self.targets, k))
 
-def _repeat(b, k): # the batch `k` times, one after the other
+def _repeat(b, k):
+    "The batch `k` times, one after the other"
     if k == 1: return b
-    t = lambda v: None if v is None else v.repeat(k, *[1]*(v.ndim-1))
-    return Batch(t(b.ids), t(b.types), t(b.mask), t(b.last), b.encs*k, np.tile(b.lengths, k), np.tile(b.slot, (k, 1)), t(b.present))
+    def times(t): return None if t is None else t.repeat(k, *[1]*(t.ndim-1))
+    ids, types, mask, last, present = map(times, (b.ids, b.types, b.mask, b.last, b.present))
+    return Batch(ids, types, mask, last, b.encs*k, np.tile(b.lengths, k), np.tile(b.slot, (k, 1)), present)
 
 @patch
 def as_module(self:Classifier, batch:Batch, # what `clf.batch(encs)` made
-              output:str="logit_top", targets=None, # class of each row; None: the predicted one
+              output:str="logit_top",       # prob_top, logit_top, log_prob_top, neg_loss, probs or label
+              targets=None,                 # class of each row; None: the predicted one
              ) -> nn.Module: # from (rows, length, width) to (rows,)
     "A module from word embeddings to the output, for other libraries"
     check_choice(output, outputs, "output")
@@ -699,120 +978,164 @@ def layers(self:Classifier) -> list:
     return list(lists[0])
 
 # %% ../nbs/10_models.ipynb #b198f109
+_heads = (("classification_head.out_proj", "classification_head.dense"), ("classifier.out_proj", "classifier.dense"),
+          ("classifier", "pre_classifier"), ("classifier", "base_model.pooler.dense")) # outer and inner linear layer
+
+def _reach(module, path):
+    "A submodule by its dotted path, or None"
+    for name in path.split("."): module = getattr(module, name, None)
+    return module
+
 @patch
 def head_weight(self:Classifier) -> np.ndarray: # (classes, width)
     "Effective weight of each class on the vector that the head reads, without biases and nonlinearities"
-    m, b = self.model, self.model.base_model
-    get = lambda o, *path: o if not path or o is None else get(getattr(o, path[0], None), *path[1:])
-    pairs = [(get(m, "classification_head", "out_proj"), get(m, "classification_head", "dense")), (get(m, "classifier", "out_proj"), get(m, "classifier", "dense")),
-             (get(m, "classifier"), get(m, "pre_classifier")), (get(m, "classifier"), get(b, "pooler", "dense"))]
-    for out, inner in pairs:
-        if isinstance(out, nn.Linear) and isinstance(inner, nn.Linear): return (out.weight @ inner.weight).detach().float().cpu().numpy()
-    if isinstance(get(m, "score"), nn.Linear): return m.score.weight.detach().float().cpu().numpy()
+    m = self.model
+    for outer, inner in ((_reach(m, a), _reach(m, b)) for a, b in _heads):
+        if isinstance(outer, nn.Linear) and isinstance(inner, nn.Linear):
+            return (outer.weight @ inner.weight).detach().float().cpu().numpy()
+    if isinstance(_reach(m, "score"), nn.Linear): return m.score.weight.detach().float().cpu().numpy()
     raise ValueError(f"the head of {type(m).__name__} is unknown")
 
 @patch
-def head_state(self:Classifier, encs, tokens:int=4096) -> np.ndarray: # (texts, width)
+def head_state(self:Classifier, encs, # `Encoded` of each text
+               tokens:int=4096,       # padded sub-words per batch
+              ) -> np.ndarray: # (texts, width)
     "The vector after the last layer that the head reads: first token, decoder state at the end, or last token"
-    out, got = [None]*len(encs), []
-    h = self.model.base_model.register_forward_hook(lambda mod, args, res: got.append(res[0]))
-    try:
-        for ix in self.split(encs, tokens):
-            b = self.batch([encs[i] for i in ix])
-            with torch.inference_mode(): self.forward(b); s = got.pop()
-            s = s[torch.arange(len(s)), b.last if self.family != "encoder" else b.last - torch.as_tensor(b.lengths-1, device=s.device)].float().cpu().numpy()
-            for i, v in zip(ix, s): out[i] = v
-    finally: h.remove()
-    return np.array(out)
+    got = []
+    def run(ix):
+        got.clear()
+        b = self.batch([encs[i] for i in ix])
+        with torch.inference_mode(): self.forward(b)
+        at = b.last
+        if self.family == "encoder": at = at - torch.as_tensor(b.lengths-1, device=at.device)
+        return _pick(got[0], at).float().cpu().numpy()
+    handle = self.model.base_model.register_forward_hook(lambda module, args, out: got.append(out[0]))
+    try: return np.array(self._in_batches(run, encs, tokens))
+    finally: handle.remove()
 
 # %% ../nbs/10_models.ipynb #13afe1a8
+_thread = threading.local() # who listens, in this thread
+
 def _open_attention(module, query, key, value, attention_mask, scaling=None, dropout=0., **kw):
-    w = query @ key.transpose(2, 3)*(query.shape[-1]**-.5 if scaling is None else scaling)
-    if attention_mask is not None: w = w + attention_mask
-    p = w.softmax(-1).to(value.dtype)
-    for seen, fn in getattr(_here, "hooks", ()):
-        if id(module) in seen["kind"]:
-            kind = seen["kind"][id(module)]; layer = seen["next"][kind] = seen["next"].get(kind, -1) + 1; new = fn(layer, p, kind)
-            if new is not None: p = new
+    "Attention whose probabilities can be seen and replaced"
+    scores = query @ key.transpose(2, 3)*(query.shape[-1]**-.5 if scaling is None else scaling)
+    if attention_mask is not None: scores = scores + attention_mask
+    p = scores.softmax(-1).to(value.dtype)
+    for seen, fn in getattr(_thread, "hooks", ()):
+        kind = seen["kind"].get(id(module))
+        if kind is None: continue
+        layer = seen["next"][kind] = seen["next"].get(kind, -1) + 1
+        new = fn(layer, p, kind)
+        if new is not None: p = new
     return (nn.functional.dropout(p, dropout, module.training) @ value).transpose(1, 2).contiguous(), p
 
 def _register():
+    "Make our attention known to the library"
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface, eager_mask
-    AttentionInterface.register("xfeval", _open_attention); AttentionMaskInterface.register("xfeval", eager_mask)
+    AttentionInterface.register("xfeval", _open_attention)
+    AttentionMaskInterface.register("xfeval", eager_mask)
 
 @contextlib.contextmanager
-def _quiet(): # no progress bars and load reports
+def _quiet():
+    "No progress bars and load reports"
     from transformers.utils import logging as tl
-    v, bar = tl.get_verbosity(), tl.is_progress_bar_enabled()
-    tl.set_verbosity_error(); tl.disable_progress_bar()
+    verbosity, bar = tl.get_verbosity(), tl.is_progress_bar_enabled()
+    tl.set_verbosity_error()
+    tl.disable_progress_bar()
     try: yield
     finally:
-        tl.set_verbosity(v)
+        tl.set_verbosity(verbosity)
         if bar: tl.enable_progress_bar()
 
+# %% ../nbs/10_models.ipynb #0558c4e3
 @patch(as_prop=True)
 def opens(self:Classifier) -> bool:
     "May the attention of this model be seen and replaced?"
-    if not hasattr(self, "_opens"):
-        _register(); m = self.model; old = m.config._attn_implementation
-        with _quiet(): m.set_attn_implementation("xfeval")
-        self._opens = m.config._attn_implementation == "xfeval"; m.set_attn_implementation(old)
+    if hasattr(self, "_opens"): return self._opens
+    _register()
+    m, old = self.model, self.model.config._attn_implementation
+    with _quiet(): m.set_attn_implementation("xfeval")
+    self._opens = m.config._attn_implementation == "xfeval"
+    m.set_attn_implementation(old)
     return self._opens
 
 @patch
-def _kinds(self:Classifier): # id of each module -> kind of attention
-    def kind(name): return "cross" if re.search("encoder_attn|crossattention", name) else "decoder_self" if self.family == "decoder" or re.search(r"(^|\.)decoder\.", name) else "encoder"
+def _kinds(self:Classifier):
+    "Kind of attention of each module, by its id"
+    def kind(name):
+        if re.search("encoder_attn|crossattention", name): return "cross"
+        if self.family == "decoder" or re.search(r"(^|\.)decoder\.", name): return "decoder_self"
+        return "encoder"
     return {id(m): kind(n) for n, m in self.model.named_modules()}
 
 @patch
 @contextlib.contextmanager
-def hooked_attention(self:Classifier, fn=None # fn(layer, probs, kind) -> new probs or None
+def hooked_attention(self:Classifier, fn=None, # fn(layer, probs, kind) -> new probs or None
                     ):
     "Run forwards with open attention, and let `fn` see and replace the probabilities"
-    if not self.opens: raise ValueError(f"the attention of {type(self.model).__name__} cannot be replaced: its code does not use the library's attention interface")
-    old = self.model.config._attn_implementation; stack = _here.__dict__.setdefault("hooks", []); seen = dict(kind=self._kinds(), next={}); mine = (seen, fn)
-    start = self.model.base_model.register_forward_pre_hook(lambda mod, args: seen["next"].clear())
+    if not self.opens:
+        raise ValueError(f"the attention of {type(self.model).__name__} cannot be replaced: "
+                         "its code does not use the library's attention interface")
+    old, listeners = self.model.config._attn_implementation, _thread.__dict__.setdefault("hooks", [])
+    seen = dict(kind=self._kinds(), next={}) # `next` counts the layers of each kind within one forward
+    mine = (seen, fn)
+    start = self.model.base_model.register_forward_pre_hook(lambda module, args: seen["next"].clear())
     self.model.set_attn_implementation("xfeval")
-    if fn is not None: stack.append(mine)
+    if fn is not None: listeners.append(mine)
     try: yield self
     finally:
-        if fn is not None: stack.remove(mine)
-        start.remove(); self.model.set_attn_implementation(old)
+        if fn is not None: listeners.remove(mine)
+        start.remove()
+        self.model.set_attn_implementation(old)
 
 @patch
-def attentions(self:Classifier, encs, # `Encoded` of each text
-               source:str|None=None,  # encoder, decoder_self or cross; default: encoder, for decoders decoder_self
-               tokens:int=4096) -> list: # per text, (layers, heads, length, length)
+def attentions(self:Classifier, encs,   # `Encoded` of each text
+               source:str|None=None,    # encoder, decoder_self or cross; default: encoder, for decoders decoder_self
+               tokens:int=4096,         # padded sub-words per batch
+              ) -> list: # per text, (layers, heads, length, length)
     "Attention probabilities after the softmax"
-    source = check_choice(source or ("decoder_self" if self.family == "decoder" else "encoder"), ("encoder", "decoder_self", "cross"), "source of attention")
-    out = [None]*len(encs)
+    source = source or ("decoder_self" if self.family == "decoder" else "encoder")
+    check_choice(source, ("encoder", "decoder_self", "cross"), "source of attention")
     def run(ix):
-        b, maps = self.batch([encs[i] for i in ix]), {}
-        def keep(layer, p, kind):
-            if kind == source: maps[layer] = p.float().cpu()
-        with torch.inference_mode():
-            if self.opens:
-                with self.hooked_attention(keep): self.forward(b)
-            elif source == "encoder": maps.update(enumerate(self.model(input_ids=b.ids, attention_mask=b.mask, output_attentions=True).attentions))
+        b = self.batch([encs[i] for i in ix])
+        maps = self._maps(b, source)
         if not maps: raise ValueError(f"{self.name} ({self.family}) has no {source} attention")
         A = torch.stack([maps[l] for l in sorted(maps)], 1).numpy()
-        return [(i, A[r, :, :, b.start(r):b.start(r)+n, b.start(r):b.start(r)+n]) for r, (i, n) in enumerate(zip(ix, b.lengths))]
-    for ix in self.split(encs, tokens):
-        for part in self.run_safely(run, ix.tolist()):
-            for i, a in part: out[i] = a
-    return out
+        real = [slice(b.start(r), b.start(r)+n) for r, n in enumerate(b.lengths)]
+        return [A[r, :, :, at, at] for r, at in enumerate(real)]
+    return self._in_batches(run, encs, tokens)
+
+@patch
+@torch.inference_mode()
+def _maps(self:Classifier, b, source):
+    "The map of each layer; without the library's interface, what the model returns itself"
+    maps = {}
+    def keep(layer, p, kind):
+        if kind == source: maps[layer] = p.float().cpu()
+    if self.opens:
+        with self.hooked_attention(keep): self.forward(b)
+    elif source == "encoder":
+        out = self.model(input_ids=b.ids, attention_mask=b.mask, output_attentions=True)
+        maps.update(enumerate(out.attentions))
+    return maps
 
 # %% ../nbs/10_models.ipynb #ab18d937
+_no_matter = ("_name_or_path", "transformers_version", "dtype", "architectures", "id2label", "label2id")
+
 @patch(as_prop=True)
 def fingerprint(self:Classifier) -> str:
     "A short hash of everything that decides an output"
-    ps = sorted(self.model.state_dict().items()); state = tuple((p.data_ptr(), p._version, float(p.sum(dtype=torch.float64))) for _, p in ps)
-    if getattr(self, "_print", (None,))[0] != state:
-        h = hashlib.blake2b(digest_size=16)
-        for k, p in ps: h.update(f"{k}{p.dtype}{tuple(p.shape)}".encode()); h.update(p.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-        c = {k: v for k, v in self.model.config.to_dict().items() if k not in ("_name_or_path", "transformers_version", "dtype", "architectures", "id2label", "label2id")}
-        self._print = (state, short_hash(h.hexdigest(), type(self.model).__name__, c, self._tk.to_str(), self.mask_id, self.pad_id, self.labels, self.max_length, self.truncation))
+    weights = sorted(self.model.state_dict().items())
+    state = tuple((p.data_ptr(), p._version, float(p.sum(dtype=torch.float64))) for _, p in weights)
+    if getattr(self, "_print", (None,))[0] == state: return self._print[1]
+    h = hashlib.blake2b(digest_size=16)
+    for name, p in weights:
+        h.update(f"{name}{p.dtype}{tuple(p.shape)}".encode())
+        h.update(p.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    config = {k: v for k, v in self.model.config.to_dict().items() if k not in _no_matter}
+    text = (self._tk.to_str(), self.mask_id, self.pad_id, self.labels, self.max_length, self.truncation)
+    self._print = (state, short_hash(h.hexdigest(), type(self.model).__name__, config, *text))
     return self._print[1]
 
 # %% ../nbs/10_models.ipynb #182450bc
@@ -821,65 +1144,103 @@ class FunctionClassifier(Classifier):
     def __init__(self, predict_proba, # from a list of texts (for pairs: of tuples) to probabilities (texts, classes)
                  labels,              # class names
                  mask:str="[MASK]",   # what an absent word looks like
-                 name:str="function",
+                 name:str="function", # for messages and records
                  version:str="",      # part of the fingerprint: change it when the function changes
                 ):
-        self.fn, self.labels, self.mask, self.name, self.version = predict_proba, [str(l) for l in labels], mask, name, version
-        self.family, self.rows, self.max_length, self.model, self.tokenizer, self.device = "function", 0, None, None, None, torch.device("cpu")
+        self.fn, self.labels, self.mask = predict_proba, [str(l) for l in labels], mask
+        self.name, self.version = name, version
+        self.family, self.rows, self.device = "function", 0, torch.device("cpu")
+        self.max_length = self.model = self.tokenizer = None
         if len(self.labels) < 2: raise ValueError(f"two or more labels are needed, got {self.labels}")
+
     @property
-    def fingerprint(self): return short_hash("function", self.name, self.version, getattr(self.fn, "__qualname__", repr(type(self.fn))), self.labels, self.mask)
+    def fingerprint(self):
+        code = getattr(self.fn, "__qualname__", repr(type(self.fn)))
+        return short_hash("function", self.name, self.version, code, self.labels, self.mask)
+
     def encode_all(self, instances): return [self._read(x) for x in instances]
+
     def _read(self, x):
-        w = np.arange(x.n_words); players = np.asarray(x.explained)
+        "Words are their own sub-words"
+        w, players = np.arange(x.n_words), np.asarray(x.explained)
         return Encoded(w, np.asarray(x.part_of), w, players, 0, x, _slots(w, players, x.n_words))
+
     def texts(self, enc, row, absent="mask"):
         "The perturbed text or pair"
-        x, here = enc.instance, np.ones(enc.instance.n_words, bool)
+        x = enc.instance
+        here = np.ones(x.n_words, bool)
         if row is not None: here[enc.players] = row
-        out, i = [], 0
+        present, out = iter(here), []
         for text, words in zip(x.texts, x.offsets):
-            s, last = "", 0
-            for a, b in words:
-                if here[i]: s += text[last:b]
-                elif absent == "mask": s += text[last:a] + self.mask
-                last, i = b, i+1
-            s += text[last:]; out.append(s if here.all() else s.strip())
+            pieces, last = [], 0
+            for start, end in words:
+                if next(present): pieces.append(text[last:end])
+                elif absent == "mask": pieces.append(text[last:start] + self.mask)
+                last = end
+            whole = "".join(pieces) + text[last:]
+            out.append(whole if here.all() else whole.strip())
         return out[0] if len(out) == 1 else tuple(out)
+
     def logits(self, encs, rows=None, absent="mask"):
         "Log-probabilities of perturbed texts"
-        if check_choice(absent, absences, "absence") not in ("mask", "delete"): raise ValueError(f"{self.name} is only a function: absent={absent!r} is not possible, use mask or delete")
+        if check_choice(absent, absences, "absence") not in self.absences:
+            raise ValueError(f"{self.name} is only a function: absent={absent!r} is not possible, use mask or delete")
         if not len(encs): return np.zeros((0, len(self.labels)), np.float32)
-        _keep(encs, rows, bool); self.rows += len(encs)
-        p = np.asarray(self.fn([self.texts(e, None if rows is None else rows[b], absent) for b, e in enumerate(encs)]), np.float64)
-        if p.shape != (len(encs), len(self.labels)): raise ValueError(f"{self.name} returned an array of shape {p.shape}, expected {(len(encs), len(self.labels))}")
-        bad = ~(np.isfinite(p).all(1) & (p >= 0).all(1) & (np.abs(p.sum(1)-1) < 1e-3))
-        if bad.any(): raise ValueError(f"{self.name} gives {p[bad][0].tolist()} for instance {encs[int(np.flatnonzero(bad)[0])].instance.id!r}: these are no probabilities")
+        _keep(encs, rows, bool) # checks the shapes
+        self.rows += len(encs)
+        texts = [self.texts(e, None if rows is None else rows[b], absent) for b, e in enumerate(encs)]
+        p = self._check_probs(np.asarray(self.fn(texts), np.float64), encs)
         return np.log(np.maximum(p, 1e-12)).astype(np.float32)
 
+    def _check_probs(self, p, encs):
+        "Probabilities, or an error that names the instance"
+        want = (len(encs), len(self.labels))
+        if p.shape != want: raise ValueError(f"{self.name} returned an array of shape {p.shape}, expected {want}")
+        good = np.isfinite(p).all(1) & (p >= 0).all(1) & (np.abs(p.sum(1)-1) < 1e-3)
+        if good.all(): return p
+        b = int(np.flatnonzero(~good)[0])
+        raise ValueError(f"{self.name} gives {p[b].tolist()} for instance {encs[b].instance.id!r}: "
+                         "these are no probabilities")
+
+# %% ../nbs/10_models.ipynb #d9177174
+_not_in_functions = dict(
+    batch="sub-words", embed="embeddings", forward="embeddings", embeddings="embeddings", baselines="embeddings",
+    soft_logits="embeddings", grad="gradients", as_module="gradients", attentions="attention maps",
+    hooked_attention="attention maps", head_weight="classification head", head_state="hidden states", save="weights")
+
 def _refuse(what):
-    def method(self, *a, **kw): raise ValueError(f"{self.name} is only a function and has no {what}: use a method that only asks for probabilities")
+    "A method that says why it cannot work"
+    def method(self, *args, **kw):
+        raise ValueError(f"{self.name} is only a function and has no {what}: "
+                         "use a method that only asks for probabilities")
     return method
 
-for _n, _w in dict(batch="sub-words", embed="embeddings", forward="embeddings", embeddings="embeddings", baselines="embeddings", soft_logits="embeddings", grad="gradients", as_module="gradients",
-                   attentions="attention maps", hooked_attention="attention maps", head_weight="classification head", head_state="hidden states", save="weights").items(): setattr(FunctionClassifier, _n, _refuse(_w))
+for _name, _what in _not_in_functions.items(): setattr(FunctionClassifier, _name, _refuse(_what))
 
+# %% ../nbs/10_models.ipynb #21e53d82
 @patch(cls_method=True)
 def from_function(cls:Classifier, predict_proba, # from a list of texts (for pairs: of tuples) to probabilities
-                  labels, mask:str="[MASK]", name:str="function", version:str="") -> FunctionClassifier:
+                  labels,                        # class names
+                  mask:str="[MASK]",             # what an absent word looks like
+                  name:str="function",           # for messages and records
+                  version:str="",                # part of the fingerprint: change it when the function changes
+                 ) -> FunctionClassifier:
     "A classifier from a function"
     return FunctionClassifier(predict_proba, labels, mask, name, version)
 
 @patch(cls_method=True)
 def from_pipeline(cls:Classifier, pipe, # a Hugging Face text-classification pipeline
-                  labels=None, **kw) -> Classifier:
+                  labels=None,          # class names; needed where the pipeline is only a function
+                  **kw) -> Classifier:  # further arguments of `Classifier` or `FunctionClassifier`
     "A classifier from a pipeline: its model and tokenizer where there are any, else the function it is"
     model, tok = getattr(pipe, "model", None), getattr(pipe, "tokenizer", None)
-    if isinstance(model, nn.Module) and hasattr(tok, "backend_tokenizer"): return cls(model, tok, labels, device=getattr(pipe, "device", "cpu"), **kw)
+    if isinstance(model, nn.Module) and hasattr(tok, "backend_tokenizer"):
+        return cls(model, tok, labels, device=getattr(pipe, "device", "cpu"), **kw)
     if labels is None: raise ValueError("labels are needed for a pipeline without a torch model and a fast tokenizer")
     def predict_proba(texts):
-        res = pipe([t if isinstance(t, str) else dict(text=t[0], text_pair=t[1]) for t in texts], top_k=None)
-        return np.array([[dict((r["label"], r["score"]) for r in rs)[l] for l in labels] for rs in res])
+        inputs = [t if isinstance(t, str) else dict(text=t[0], text_pair=t[1]) for t in texts]
+        scores = [{r["label"]: r["score"] for r in rs} for rs in pipe(inputs, top_k=None)]
+        return np.array([[s[l] for l in labels] for s in scores])
     return FunctionClassifier(predict_proba, labels, name=type(pipe).__name__, **kw)
 
 # %% ../nbs/10_models.ipynb #53a7d95d
@@ -890,62 +1251,94 @@ def save(self:Classifier, folder, # where to
         ) -> Path:
     "Write configuration, tokenizer, weights and card"
     from safetensors.torch import save as to_bytes
-    folder = Path(folder); folder.mkdir(parents=True, exist_ok=True)
-    c = self.model.config.to_dict(); c["architectures"] = [type(self.model).__name__]
-    for k in ("_name_or_path", "dtype", "_attn_implementation_autoset"): c.pop(k, None)
-    seen, state = set(), {}
-    for k, p in self.model.state_dict().items():
-        if p.data_ptr() in seen: continue
-        seen.add(p.data_ptr()); state[k] = (p.half() if half and p.is_floating_point() else p).detach().cpu().contiguous()
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    config = dict(self.model.config.to_dict(), architectures=[type(self.model).__name__])
+    for k in ("_name_or_path", "dtype", "_attn_implementation_autoset"): config.pop(k, None)
+    made = {k: getattr(self, k) for k in ("labels", "max_length", "padding_side", "truncation")}
+    card = {**getattr(self, "card", {}), **(card or {}), **made}
     self.tokenizer.save_pretrained(folder)
-    write_whole(folder/"config.json", json.dumps(c, indent=1, sort_keys=True, ensure_ascii=False))
-    card = {**getattr(self, "card", {}), **(card or {})}
-    write_whole(folder/"card.json", json.dumps(dict(card, labels=self.labels, max_length=self.max_length, padding_side=self.padding_side, truncation=self.truncation), indent=1, ensure_ascii=False))
-    write_whole(folder/"model.safetensors", to_bytes(state, metadata={"format": "pt"}))
+    write_whole(folder/"config.json", json.dumps(config, indent=1, sort_keys=True, ensure_ascii=False))
+    write_whole(folder/"card.json", json.dumps(card, indent=1, ensure_ascii=False))
+    write_whole(folder/"model.safetensors", to_bytes(_own_weights(self.model, half), metadata={"format": "pt"}))
     return folder
 
-def _sha256(path):
-    h = hashlib.sha256()
-    with open(path, "rb") as f:
-        for block in iter(lambda: f.read(1 << 22), b""): h.update(block)
-    return h.hexdigest()
+def _own_weights(model, half):
+    "Weights by name; of tied ones only the first"
+    seen, state = set(), {}
+    for name, p in model.state_dict().items():
+        if p.data_ptr() in seen: continue
+        seen.add(p.data_ptr())
+        p = p.half() if half and p.is_floating_point() else p
+        state[name] = p.detach().cpu().contiguous()
+    return state
 
-def _package_folder(name): # the model folder inside an installed package
+# %% ../nbs/10_models.ipynb #9a9741f0
+def _sha256(path):
+    "Checksum of a file"
+    with open(path, "rb") as f: return hashlib.file_digest(f, "sha256").hexdigest()
+
+def _package_folder(name):
+    "The model folder inside an installed package"
     import importlib.util
     spec = importlib.util.find_spec(name.replace("-", "_"))
     if spec is None: raise ValueError(f"this model is a difference to {name!r}: install the package {name}")
     return Path(spec.origin).parent/"model"
 
+def _names(labels):
+    "Class names as a configuration wants them"
+    return dict(id2label=dict(enumerate(labels)), label2id={l: i for i, l in enumerate(labels)})
+
 def _load_folder(folder, labels=None, hub=False, subject=None):
+    "Model and tokenizer; with `labels` a head that is missing is made, always the same"
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
-    kw = {} if labels is None else dict(num_labels=len(labels), id2label=dict(enumerate(labels)), label2id={l: i for i, l in enumerate(labels)})
+    head = {} if labels is None else dict(num_labels=len(labels), **_names(labels))
     with _quiet(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         tok = AutoTokenizer.from_pretrained(folder, local_files_only=not hub)
-        model, info = AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=not hub, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **kw)
-    if labels is None and info["missing_keys"]: raise ValueError(f"{subject or folder} has no trained weights for {', '.join(sorted(info['missing_keys'])[:4])}: give labels= to start a new head")
+        model, info = AutoModelForSequenceClassification.from_pretrained(
+            folder, local_files_only=not hub, use_safetensors=True, dtype=torch.float32,
+            output_loading_info=True, **head)
+    if labels is None and info["missing_keys"]:
+        missing = ", ".join(sorted(info["missing_keys"])[:4])
+        raise ValueError(f"{subject or folder} has no trained weights for {missing}: give labels= to start a new head")
     return model, tok
 
-def _load_base(name, labels): # model, tokenizer and checksum of what a difference was taken from: an installed package, or another model that ships
+def _load_base(name, labels):
+    "Model, tokenizer and checksum of the base of a difference: an installed package, or another model that ships"
     folder = bundled("models", name)
-    if not (folder/"delta.safetensors").is_file(): folder = _package_folder(name); return *_load_folder(folder, labels), _sha256(folder/"model.safetensors")
+    if not (folder/"delta.safetensors").is_file():
+        folder = _package_folder(name)
+        return *_load_folder(folder, labels), _sha256(folder/"model.safetensors")
     model, tok = _load_delta(folder, json.loads((folder/"card.json").read_text()))
-    model.config.id2label = dict(enumerate(labels)); model.config.label2id = {l: i for i, l in enumerate(labels)}
+    model.config.update(_names(labels))
     return model, tok, _sha256(folder/"delta.safetensors")
 
 def _load_delta(folder, card):
+    "The base with what changed put in"
     from safetensors.torch import load_file
-    model, tok, sha = _load_base(card["base"], card["labels"]); mine = model.state_dict(); delta = {}
-    if card.get("base_sha256", sha) != sha: raise ValueError(f"the weights of {card['base']!r} are not those that {folder.name} was made from")
+    model, tok, sha = _load_base(card["base"], card["labels"])
+    if card.get("base_sha256", sha) != sha:
+        raise ValueError(f"the weights of {card['base']!r} are not those that {folder.name} was made from")
     stored = {k: v.float() for k, v in load_file(folder/"delta.safetensors").items()}
-    for k, v in stored.items():
-        if k.endswith(".left") and k[:-5] in mine and f"{k[:-5]}.right" in stored: delta[k[:-5]] = mine[k[:-5]] + v @ stored[f"{k[:-5]}.right"] # a change of low rank
-        elif not (k.endswith(".right") and k[:-6] in mine): delta[k] = v
-    wrong = [k for k, v in delta.items() if k not in mine or mine[k].shape != v.shape]
+    old = model.state_dict()
+    new = _added(old, stored)
+    wrong = [k for k, v in new.items() if k not in old or old[k].shape != v.shape]
     if wrong: raise ValueError(f"weights of {folder.name} do not fit {card['base']!r}: {', '.join(wrong[:4])}")
-    model.load_state_dict(delta, strict=False)
+    model.load_state_dict(new, strict=False)
     return model, tok
 
+def _added(old, stored):
+    "New weights: as stored, or the old ones plus the product of two thin factors"
+    new = {}
+    for k, v in stored.items():
+        name, _, side = k.rpartition(".")
+        right = stored.get(f"{name}.right")
+        if side == "left" and name in old and right is not None: new[name] = old[name] + v @ right
+        elif not (side == "right" and name in old): new[k] = v
+    return new
+
+# %% ../nbs/10_models.ipynb #995bc804
 def list_models() -> list: # names for `load_model`
     "The models that ship with the project"
     root = bundled("models")
@@ -957,17 +1350,26 @@ def load_model(name:str,          # a bundled name, a local folder, or (with `hu
                labels=None,       # class names in the order of the outputs; also starts a new head where there is none
                **kw) -> Classifier: # further arguments of `Classifier`
     "A classifier by name"
-    folder = next((p for p in (bundled("models", str(name)), Path(name)) if (p/"card.json").is_file() or (p/"config.json").is_file()), None)
+    folder = _model_folder(name)
     if folder is None:
         if not hub: raise ValueError(_unknown(name))
         model, tok = _load_folder(str(name), labels, hub=True)
-        return Classifier(model, tok, labels, device=device, **dict(dict(name=str(name)), **kw))
-    card = json.loads((folder/"card.json").read_text(encoding="utf8")) if (folder/"card.json").is_file() else {}
-    model, tok = _load_delta(folder, card) if (folder/"delta.safetensors").is_file() else _load_folder(folder, labels if labels is None or not card.get("labels") else None, subject=folder.name)
+        return Classifier(model, tok, labels, device=device, **{"name": str(name), **kw})
+    card_file = folder/"card.json"
+    card = json.loads(card_file.read_text(encoding="utf8")) if card_file.is_file() else {}
+    if (folder/"delta.safetensors").is_file(): model, tok = _load_delta(folder, card)
+    else: model, tok = _load_folder(folder, None if card.get("labels") else labels, subject=folder.name)
     made = {k: card[k] for k in ("max_length", "padding_side", "truncation") if card.get(k) is not None}
-    clf = Classifier(model, tok, labels or card.get("labels"), device=device, **dict(dict(made, name=folder.name), **kw)); clf.card = card
+    clf = Classifier(model, tok, labels or card.get("labels"), device=device, **{**made, "name": folder.name, **kw})
+    clf.card = card
     return clf
 
+def _model_folder(name):
+    "Where a bundled or local model lies, or None"
+    for folder in (bundled("models", str(name)), Path(name)):
+        if any((folder/f).is_file() for f in ("card.json", "config.json")): return folder
+
 def _unknown(name):
+    "What to say about a name that is no model"
     try: check_choice(str(name), list_models(), "model")
     except ValueError as e: return f"{e} (a local folder needs config.json; a name on the hub needs hub=True)"
