@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['value_of', 'sub_words', 'Template', 'longest_first', 'Encoded', 'Batch', 'Classifier', 'new_tokenizer', 'new_tiny',
-           'run_safely', 'FunctionClassifier', 'list_models', 'load_model']
+           'run_safely', 'token_batches', 'FunctionClassifier', 'list_models', 'load_model']
 
 # %% ../nbs/10_models.ipynb #b4436437
-import contextlib, hashlib, inspect, itertools, json, re, threading
+import contextlib, copy, hashlib, inspect, itertools, json, re, threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,10 +40,10 @@ def _frozen_class(logits, output, target):
     if target is None: return None
     return _targets(target.cpu() if torch.is_tensor(target) else target, *logits.shape)
 
-# %% ../nbs/10_models.ipynb #3e22b8b1
+# %% ../nbs/10_models.ipynb #e2b1d660
 def value_of(logits,                # (rows, classes), numpy array or torch tensor
              output:str="prob_top", # prob_top, logit_top, log_prob_top, neg_loss, probs or label
-             target=None,           # the frozen class (for `neg_loss` the gold one), one or one per row; None: each row's argmax
+             target=None,           # the frozen class, one or one per row (`neg_loss`: the gold one); None: the argmax
             ):
     "The asked output of each row of logits"
     check_choice(output, outputs, "output")
@@ -137,7 +137,7 @@ class Template:
         def gaps(values): return tuple(tuple(values[a:b]) for a, b in zip(cuts[::2], cuts[1::2]))
         return cls(gaps(full.ids), gaps(full.type_ids), tuple(full.type_ids[w[0]] for w in where))
 
-# %% ../nbs/10_models.ipynb #5e04e0fe
+# %% ../nbs/10_models.ipynb #bfc9afa4
 def longest_first(sizes,     # sub-words per part
                   room:int,  # how many fit
                  ) -> list:  # sub-words kept per part, from the front
@@ -201,7 +201,7 @@ class Batch:
         "The unpadded rows of a (rows, length, ...) array"
         return [x[b, self.start(b):self.start(b)+n] for b, n in enumerate(self.lengths)]
 
-# %% ../nbs/10_models.ipynb #31f5cbb9
+# %% ../nbs/10_models.ipynb #e147267e
 def _padded_rows(encs, name, fill, dtype=np.int64):
     "One attribute of every text as a table, padded on the right"
     n = np.array([len(e) for e in encs], np.int64)
@@ -237,7 +237,7 @@ def _per_sub_word(keep, slot):
     "What the keep vectors say about each sub-word; slot -1 reads the last column"
     return np.take_along_axis(keep, np.where(slot < 0, keep.shape[1]-1, slot), 1)
 
-# %% ../nbs/10_models.ipynb #4f971961
+# %% ../nbs/10_models.ipynb #556dbc9d
 def _close_up(keep, *tables): # tables: (array, fill)
     "Kept entries of each row moved to the front: how many there are, and the new tables"
     row, column = np.nonzero(keep)
@@ -296,7 +296,7 @@ class Classifier:
         "The index of a class name"
         return self.labels.index(check_choice(label, self.labels, f"label of {self.name}"))
 
-# %% ../nbs/10_models.ipynb #c46e39fb
+# %% ../nbs/10_models.ipynb #5aa587f9
 @patch
 def _check_labels(self:Classifier, labels):
     "Class names, given or the model's own, as many as outputs"
@@ -443,7 +443,7 @@ def new_tokenizer(texts,                # an iterable of texts that the vocabula
     inputs = ["input_ids", *(["token_type_ids"] if types else []), "attention_mask"]
     return PreTrainedTokenizerFast(tokenizer_object=tk, model_max_length=max_length, model_input_names=inputs, **names)
 
-# %% ../nbs/10_models.ipynb #9dde5bcb
+# %% ../nbs/10_models.ipynb #39bc8b1b
 def _tiny_config(arch, vocab, n_labels, layers, decoder_layers, width, heads, max_length, dropout):
     "The configuration of a small model"
     import transformers
@@ -476,7 +476,7 @@ def new_tiny(arch:str,                     # bert, roberta, distilbert, bart or 
              heads:int=4,                  # attention heads per layer
              max_length:int=64,            # window in sub-words
              dropout:float=0.,             # while training
-             init:str="default",           # default, matching (see above) or lively: weights so large that it reacts to its input
+             init:str="default",           # default, matching (see above), or lively: it reacts to its input
              tokenizer:str|None=None,      # wordpiece or bytelevel; default: bytelevel for roberta, else wordpiece
              lowercase:bool=True,          # for `wordpiece`
              seed:int=0,                   # of the weights
@@ -497,7 +497,7 @@ def new_tiny(arch:str,                     # bert, roberta, distilbert, bart or 
         if init == "lively": _lively_init(model)
     return Classifier(model, tok, labels, name=kw.pop("name", f"tiny-{arch}"), **kw)
 
-# %% ../nbs/10_models.ipynb #41f44f76
+# %% ../nbs/10_models.ipynb #b2b9bafa
 def _turn(*shape):
     "A random rotation"
     return nn.init.orthogonal_(torch.empty(*shape))
@@ -577,7 +577,7 @@ def _check_absent(self:Classifier, absent):
     raise ValueError(f"{self.name} has no {token} token: absent={absent!r} is not possible, "
                      f"use {', '.join(self.absences[:-1])} or {self.absences[-1]}")
 
-# %% ../nbs/10_models.ipynb #f4250db2
+# %% ../nbs/10_models.ipynb #1e0afec4
 @patch
 def batch(self:Classifier, encs,  # `Encoded` of each row
           rows=None,              # keep vector over the players of each row; None: everything present
@@ -644,9 +644,10 @@ def forward(self:Classifier, batch:Batch, # what `batch` made
     if embeds is None and (batch.present is not None or on_words): embeds = self.embed(batch)
     if batch.present is not None: embeds = embeds*batch.present[..., None].to(embeds)
     if on_words: embeds = embeds*scale.to(embeds)
-    with self._scaled(None if on_words else scale): return self._run(batch, embeds, bias)
+    model = self._quickest(batch)
+    with self._scaled(None if on_words else scale): return self._run(batch, embeds, bias, model)
 
-# %% ../nbs/10_models.ipynb #38edc3e6
+# %% ../nbs/10_models.ipynb #9d177c81
 def _shift(x, first):
     "Everything one place to the right"
     return torch.cat([first.expand(len(x), 1, *x.shape[2:]).to(x), x[:, :-1]], 1)
@@ -661,13 +662,13 @@ def _positions(self:Classifier, mask):
     return (mask.cumsum(1) - 1).clamp(min=0) + self._first_position
 
 @patch
-def _run(self:Classifier, batch, embeds, bias):
-    "Logits; `embeds` and `bias` may be None"
-    m, causal = self.model, self.family == "decoder"
+def _run(self:Classifier, batch, embeds, bias, model=None):
+    "Logits; `embeds` and `bias` may be None, `model` may be a view of the model"
+    m, causal = self.model if model is None else model, self.family == "decoder"
     kw = dict(attention_mask=batch.mask if bias is None else self._attention_mask(batch, bias, causal=causal))
     if embeds is None: kw["input_ids"] = batch.ids
     else: kw["inputs_embeds"] = embeds
-    if self.bart: return self._run_bart(batch, embeds, bias, kw)
+    if self.bart: return self._run_bart(m, batch, embeds, bias, kw)
     if "position_ids" in self._takes: kw["position_ids"] = self._positions(batch.mask)
     if self._typed: kw["token_type_ids"] = batch.types
     if causal: return m.score(_pick(m.base_model(**kw, use_cache=False).last_hidden_state, batch.last))
@@ -677,9 +678,8 @@ def _run(self:Classifier, batch, embeds, bias):
     return m(**kw).logits
 
 @patch
-def _run_bart(self:Classifier, batch, embeds, bias, kw):
+def _run_bart(self:Classifier, m, batch, embeds, bias, kw):
     "Logits of BART, read where the text ends"
-    m = self.model
     start = torch.tensor([[m.config.decoder_start_token_id]], device=self.device)
     if embeds is None: kw["decoder_input_ids"] = _shift(batch.ids, start)
     else: kw["decoder_inputs_embeds"] = _shift(embeds, m.get_input_embeddings()(start))
@@ -726,6 +726,123 @@ def _scaled(self:Classifier, scale):
     finally:
         for h in handles: h.remove()
 
+# %% ../nbs/10_models.ipynb #890f77be
+def _attend(query, key, value, heads, mask):
+    "Attention of one position to all"
+    def split(x): return x.view(*x.shape[:2], heads, -1).transpose(1, 2)
+    seen = nn.functional.scaled_dot_product_attention(split(query), split(key), split(value), attn_mask=mask)
+    return seen.transpose(1, 2).flatten(2)
+
+def _short_bert(layer, one, states, mask, **kw):
+    "The last layer of BERT and RoBERTa for the position `one`"
+    a = layer.attention.self
+    seen = _attend(a.query(one), a.key(states), a.value(states), a.num_attention_heads, mask)
+    seen = layer.attention.output(seen, one)
+    return layer.output(layer.intermediate(seen), seen)
+
+def _short_distilbert(layer, one, states, mask, **kw):
+    "The last layer of DistilBERT for the position `one`"
+    a = layer.attention
+    seen = a.out_lin(_attend(a.q_lin(one), a.k_lin(states), a.v_lin(states), a.n_heads, mask))
+    seen = layer.sa_layer_norm(seen + one)
+    return layer.output_layer_norm(layer.ffn(seen) + seen)
+
+def _short_bart(layer, one, states, mask, encoder_hidden_states, encoder_attention_mask=None, **kw):
+    "The last decoder layer of BART for the position `one`"
+    seen, _ = layer.self_attn(one, key_value_states=states, attention_mask=mask)
+    one = layer.self_attn_layer_norm(one + seen)
+    if encoder_attention_mask is not None: encoder_attention_mask = encoder_attention_mask[:, :, :1]
+    seen, _ = layer.encoder_attn(one, key_value_states=encoder_hidden_states, attention_mask=encoder_attention_mask)
+    one = layer.encoder_attn_layer_norm(one + seen)
+    return layer.final_layer_norm(one + layer.fc2(layer.activation_fn(layer.fc1(one))))
+
+# %% ../nbs/10_models.ipynb #d41ef834
+class _ShortLayer(nn.Module):
+    "A last layer that computes one position of each row and repeats it"
+    def __init__(self, layer, run, at, causal):
+        super().__init__()
+        self.layer, self.run, self.at, self.causal = layer, run, at, causal
+
+    def forward(self, hidden_states, attention_mask=None, encoder_hidden_states=None, **kw):
+        n, length, _ = hidden_states.shape
+        mask = None
+        if attention_mask is not None: # the row of (rows, 1, length, length) that belongs to the position
+            mask = _pick(attention_mask[:, 0].expand(n, length, -1), self.at)[:, None, None]
+        elif self.causal: mask = (torch.arange(length, device=self.at.device) <= self.at[:, None])[:, None, None]
+        if encoder_hidden_states is not None: kw["encoder_hidden_states"] = encoder_hidden_states
+        one = _pick(hidden_states, self.at)[:, None]
+        return self.run(self.layer, one, hidden_states, mask, **kw).expand_as(hidden_states)
+
+_short_layers = dict( # exact class of a model: where its layers are, their class, and the short form of the last
+    BertForSequenceClassification=("bert.encoder.layer", "BertLayer", _short_bert),
+    RobertaForSequenceClassification=("roberta.encoder.layer", "RobertaLayer", _short_bert),
+    XLMRobertaForSequenceClassification=("roberta.encoder.layer", "XLMRobertaLayer", _short_bert),
+    DistilBertForSequenceClassification=("distilbert.transformer.layer", "TransformerBlock", _short_distilbert),
+    BartForSequenceClassification=("model.decoder.layers", "BartDecoderLayer", _short_bart))
+
+def _reach(module, path):
+    "A submodule by its dotted path, or None"
+    for name in path.split("."): module = getattr(module, name, None)
+    return module
+
+def _twin(module):
+    "A module that shares everything with another, but has a list of submodules of its own"
+    twin = copy.copy(module)
+    twin._modules = dict(module._modules)
+    return twin
+
+def _short_view(model, at):
+    "The model with a short last layer, or None where its structure is not a known one"
+    import transformers
+    path, layer, run = _short_layers.get(type(model).__name__, ("", "", None))
+    layers = _reach(model, path) if path else None
+    if type(model) is not getattr(transformers, type(model).__name__, None) or not layers: return None
+    if type(layers[-1]).__name__ != layer or type(layers[-1]).__module__ != type(model).__module__: return None
+    view = inner = _twin(model)
+    for name in path.split("."):
+        inner._modules[name] = _twin(inner._modules[name])
+        inner = inner._modules[name]
+    inner._modules[str(len(layers)-1)] = _ShortLayer(layers[-1], run, at, causal=run is _short_bart)
+    return view
+
+# %% ../nbs/10_models.ipynb #b9ce9514
+def _watched(model):
+    "Does somebody listen to a module, or replace its forward?"
+    if nn.modules.module._has_any_global_hook(): return True
+    return any(m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in model.modules())
+
+@patch
+def _view(self:Classifier, batch):
+    "The model with a last layer for what the head reads in this batch, or None"
+    return _short_view(self.model, batch.last if self.bart else torch.zeros_like(batch.last))
+
+@patch
+def _quickest(self:Classifier, batch):
+    "What to run: the model, or a view of it that gives the same logits"
+    plain = not (torch.is_grad_enabled() or self.model.training) and self.model.config._attn_implementation == "sdpa"
+    if not plain or _watched(self.model) or self.whole_because: return self.model
+    return self._view(batch)
+
+@patch(as_prop=True)
+def whole_because(self:Classifier) -> str: # empty: the short form may be used
+    "Why the last layer is always run as a whole"
+    model, reason = getattr(self, "_verdict", (None, ""))
+    if model is not self.model: self._verdict = model, reason = self.model, self._compare_short()
+    return reason
+
+@patch
+@torch.inference_mode()
+def _compare_short(self:Classifier):
+    "Nothing, or what is wrong with the short form on three rows of different length"
+    width = min(5, self.max_length)
+    n, ids = np.array([width, (width+1)//2, 1]), np.arange(3*width).reshape(3, -1) % self.model.config.vocab_size
+    b = self._tensors(ids, 0*ids, 0*ids-1, n, None, [], self.padding_side)
+    view = self._view(b)
+    if view is None: return f"the structure of {type(self.model).__name__} is not a known one"
+    try: gap = (self._run(b, None, None) - self._run(b, None, None, view)).abs().max().item()
+    except Exception as e: return f"the short last layer fails: {type(e).__name__}: {e}"
+    return "" if gap < 1e-5 else f"the short last layer differs by {gap:.1e}"
+
 # %% ../nbs/10_models.ipynb #3032e96f
 @patch
 def _finite(self:Classifier, z, encs):
@@ -765,19 +882,28 @@ def run_safely(fn,    # from a list of items to an array or list with one entry 
 
 Classifier.run_safely = staticmethod(run_safely)
 
-# %% ../nbs/10_models.ipynb #bf3ba60f
+# %% ../nbs/10_models.ipynb #65b36e01
+def token_batches(lengths,     # tokens of each row
+                  budget:int,  # padded tokens in a batch
+                 ) -> list: # arrays of row numbers
+    "Rows sorted by length and cut into batches of at most `budget` padded tokens (one row at least)"
+    lengths = np.maximum(np.asarray(lengths, np.int64).reshape(-1), 1)
+    order, out, start = np.argsort(lengths, kind="stable"), [], 0
+    while start < len(order):
+        longest = lengths[order[start:start+max(1, budget//int(lengths[order[start]]))]] # if the batch ends here
+        padded = longest*np.arange(1, len(longest)+1)
+        end = start + max(1, int((padded <= budget).sum()))
+        out.append(order[start:end])
+        start = end
+    return out
+
+# %% ../nbs/10_models.ipynb #76aa6d61
 @patch
 def split(self:Classifier, encs, # `Encoded` of each row
           tokens:int=4096,       # padded sub-words per batch
          ) -> list: # of index arrays
     "Length-sorted batches"
-    n = np.array([len(e) for e in encs], np.int64)
-    order, out, i = np.argsort(-n, kind="stable"), [], 0
-    while i < len(order):
-        size = max(1, tokens//max(int(n[order[i]]), 1))
-        out.append(order[i:i+size])
-        i += size
-    return out
+    return token_batches([len(e) for e in encs], tokens)
 
 @patch
 def _in_batches(self:Classifier, fn, encs, tokens):
@@ -872,7 +998,7 @@ def _padded(self:Classifier, b, arrays):
         E[i, b.start(i):b.start(i)+len(a)] = torch.as_tensor(np.asarray(a)).to(E)
     return E
 
-# %% ../nbs/10_models.ipynb #9cf65dc1
+# %% ../nbs/10_models.ipynb #a778b623
 @patch
 def grad(self:Classifier, encs,  # `Encoded` of each row
          output:str="logit_top", # prob_top, logit_top, log_prob_top or neg_loss
@@ -981,11 +1107,6 @@ def layers(self:Classifier) -> list:
 _heads = (("classification_head.out_proj", "classification_head.dense"), ("classifier.out_proj", "classifier.dense"),
           ("classifier", "pre_classifier"), ("classifier", "base_model.pooler.dense")) # outer and inner linear layer
 
-def _reach(module, path):
-    "A submodule by its dotted path, or None"
-    for name in path.split("."): module = getattr(module, name, None)
-    return module
-
 @patch
 def head_weight(self:Classifier) -> np.ndarray: # (classes, width)
     "Effective weight of each class on the vector that the head reads, without biases and nonlinearities"
@@ -1048,7 +1169,7 @@ def _quiet():
         tl.set_verbosity(verbosity)
         if bar: tl.enable_progress_bar()
 
-# %% ../nbs/10_models.ipynb #0558c4e3
+# %% ../nbs/10_models.ipynb #4c691619
 @patch(as_prop=True)
 def opens(self:Classifier) -> bool:
     "May the attention of this model be seen and replaced?"
@@ -1202,7 +1323,7 @@ class FunctionClassifier(Classifier):
         raise ValueError(f"{self.name} gives {p[b].tolist()} for instance {encs[b].instance.id!r}: "
                          "these are no probabilities")
 
-# %% ../nbs/10_models.ipynb #d9177174
+# %% ../nbs/10_models.ipynb #8866f062
 _not_in_functions = dict(
     batch="sub-words", embed="embeddings", forward="embeddings", embeddings="embeddings", baselines="embeddings",
     soft_logits="embeddings", grad="gradients", as_module="gradients", attentions="attention maps",
@@ -1217,7 +1338,7 @@ def _refuse(what):
 
 for _name, _what in _not_in_functions.items(): setattr(FunctionClassifier, _name, _refuse(_what))
 
-# %% ../nbs/10_models.ipynb #21e53d82
+# %% ../nbs/10_models.ipynb #f74241a3
 @patch(cls_method=True)
 def from_function(cls:Classifier, predict_proba, # from a list of texts (for pairs: of tuples) to probabilities
                   labels,                        # class names
@@ -1273,7 +1394,7 @@ def _own_weights(model, half):
         state[name] = p.detach().cpu().contiguous()
     return state
 
-# %% ../nbs/10_models.ipynb #9a9741f0
+# %% ../nbs/10_models.ipynb #86f7adb1
 def _sha256(path):
     "Checksum of a file"
     with open(path, "rb") as f: return hashlib.file_digest(f, "sha256").hexdigest()
@@ -1338,7 +1459,7 @@ def _added(old, stored):
         elif not (side == "right" and name in old): new[k] = v
     return new
 
-# %% ../nbs/10_models.ipynb #995bc804
+# %% ../nbs/10_models.ipynb #95370bed
 def list_models() -> list: # names for `load_model`
     "The models that ship with the project"
     root = bundled("models")
