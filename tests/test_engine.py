@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from xfeval.core import Ask, Instance
-from xfeval.engine import Engine, Job, RowCache, token_batches
-from xfeval.models import new_tiny
+from xfeval.engine import Engine, Job
+from xfeval.models import new_tiny, token_batches
 
 LABELS = ["entailment", "neutral", "contradiction"]
 WORDS = "a the man woman dog cat runs sleeps plays guitar music in park red two three not outside with old".split()
@@ -15,7 +15,7 @@ WORDS = "a the man woman dog cat runs sleeps plays guitar music in park red two 
 
 def texts(n, seed=0):
     rng = np.random.default_rng(seed)
-    pick = lambda k: " ".join(rng.choice(WORDS, k))
+    def pick(k): return " ".join(rng.choice(WORDS, k))
     return [Instance.from_text([pick(rng.integers(1, 20)), pick(rng.integers(1, 9))], id=str(i)) for i in range(n)]
 
 
@@ -24,7 +24,9 @@ def clf(): return new_tiny("bert", [" ".join(WORDS)], LABELS, seed=1)
 
 
 def fixed(rows):
-    return lambda n: (lambda: (yield rows))()
+    "A job that asks for these rows and returns the answer"
+    def make(n): return (yield rows)
+    return make
 
 
 def occlusion(n):
@@ -80,10 +82,13 @@ def test_cached_second_run_in_a_new_process_runs_nothing(clf, tmp_path):
             v = yield np.vstack([np.ones((1, n), bool), ~np.eye(n, dtype=bool)])
             return v[0] - v[1:]
         e = Engine(load_model(sys.argv[1]), cache=sys.argv[2])
-        v = e.run([Job(Instance.from_text([t, "the dog runs"]), occlusion) for t in ("a man sleeps", "two cat plays music")])
+        data = [Instance.from_text([t, "the dog runs"]) for t in ("a man sleeps", "two cat plays music")]
+        v = e.run([Job(x, occlusion) for x in data])
         print(e.stats["run"], np.concatenate(v).tobytes().hex())""")
-    out = [subprocess.run([sys.executable, "-c", script, str(tmp_path/"model"), str(tmp_path/"cache")], capture_output=True, text=True, check=True).stdout.split() for _ in range(2)]
-    assert int(out[0][0]) > 0 and int(out[1][0]) == 0 and out[0][1] == out[1][1]
+    command = [sys.executable, "-c", script, str(tmp_path/"model"), str(tmp_path/"cache")]
+    runs = [subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2)]
+    first, second = (r.stdout.split() for r in runs)
+    assert int(first[0]) > 0 and int(second[0]) == 0 and first[1] == second[1]
 
 
 def test_killed_process_leaves_a_readable_cache(clf, tmp_path):
@@ -102,8 +107,10 @@ def test_killed_process_leaves_a_readable_cache(clf, tmp_path):
             return plain(*a)
         clf.logits = logits
         def ask(n): return (yield np.ones((1, n), bool))
-        Engine(clf, cache=sys.argv[2], shard=2, token_budget=1).run([Job(Instance.from_text(["a man " * k, "dog"]), ask, target=0) for k in range(1, 20)])""")
-    r = subprocess.run([sys.executable, "-c", script, str(tmp_path/"model"), str(tmp_path/"cache")], capture_output=True)
+        data = [Instance.from_text(["a man " * k, "dog"]) for k in range(1, 20)]
+        Engine(clf, cache=sys.argv[2], shard=2, token_budget=1).run([Job(x, ask, target=0) for x in data])""")
+    command = [sys.executable, "-c", script, str(tmp_path/"model"), str(tmp_path/"cache")]
+    r = subprocess.run(command, capture_output=True)
     assert r.returncode == -signal.SIGKILL
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -114,7 +121,11 @@ def test_killed_process_leaves_a_readable_cache(clf, tmp_path):
     np.testing.assert_allclose(resumed, Engine(clf).predict(data), atol=1e-5)
 
 
-@pytest.mark.parametrize("damage", [lambda b: b[:-5], lambda b: b"", lambda b: b"\x00"*len(b), lambda b: b[:40] + bytes([b[40] ^ 1]) + b[41:]])
+damages = dict(short=lambda b: b[:-5], empty=lambda b: b"", zeros=lambda b: b"\x00"*len(b),
+               flipped=lambda b: b[:40] + bytes([b[40] ^ 1]) + b[41:])
+
+
+@pytest.mark.parametrize("damage", damages.values(), ids=damages)
 def test_damaged_cache_file_is_dropped_with_one_warning(clf, tmp_path, damage):
     data = texts(4)
     good = Engine(clf, cache=tmp_path).run([Job(x, occlusion) for x in data])
@@ -144,9 +155,18 @@ def test_cache_in_a_place_that_cannot_be_made(clf, tmp_path):
 def test_two_engines_share_a_cache(clf, tmp_path):
     data = texts(6)
     a, b = Engine(clf, cache=tmp_path, shard=2), Engine(clf, cache=tmp_path, shard=2)
-    a.predict(data[:4]); b.predict(data[2:])
+    a.predict(data[:4])
+    b.predict(data[2:])
     assert a.stats["run"] == 4 and b.stats["run"] == 2
     assert Engine(clf, cache=tmp_path).predict(data).shape == (6, 3)
+
+
+def test_rows_forgotten_during_a_round_are_still_answered(clf):
+    data = texts(8)
+    e = Engine(clf)
+    e.cache.max_rows = 4
+    e.predict(data[:4])
+    np.testing.assert_allclose(e.predict(data), Engine(clf).predict(data), atol=1e-5)
 
 
 def test_models_do_not_share_rows(clf, tmp_path):
@@ -177,7 +197,7 @@ def test_other_errors_are_not_swallowed(clf, monkeypatch):
 
 def test_shards_make_values_independent_of_resume(clf, tmp_path):
     data = texts(12)
-    jobs = lambda xs: [Job(x, occlusion) for x in xs]
+    def jobs(xs): return [Job(x, occlusion) for x in xs]
     plain = Engine(clf, shard=4).run(jobs(data))
     Engine(clf, shard=4, cache=tmp_path).run(jobs(data[:8]))
     resumed = Engine(clf, shard=4, cache=tmp_path).run(jobs(data))
@@ -196,9 +216,9 @@ def test_plan_counts_what_run_runs(clf):
 def test_soft_rows_are_remembered_by_seed(clf):
     x = texts(1)[0]
     q = np.full((2, x.n_words), .5, np.float32)
-    ask = lambda seed: lambda n: (lambda: (yield Ask(q, "soft_bernoulli", "probs", seed=seed)))()
+    asks = [fixed(Ask(q, "soft_bernoulli", "probs", seed=seed)) for seed in (1, 1, 5)]
     e = Engine(clf)
-    a, b, c = e.run([Job(x, ask(s), target=0) for s in (1, 1, 5)])
+    a, b, c = e.run([Job(x, ask, target=0) for ask in asks])
     assert e.stats["run"] == 4
     np.testing.assert_array_equal(a, b)
     assert np.abs(a - c).max() > 0 and np.abs(a[0] - a[1]).max() > 0
@@ -208,7 +228,8 @@ def test_bad_requests_are_refused(clf):
     x = texts(1)[0]
     with pytest.raises(ValueError, match="columns"): Engine(clf).run([Job(x, fixed(np.ones((1, x.n_words+1), bool)))])
     with pytest.raises(ValueError, match="did you mean 'mask'"): Job(x, occlusion, absent="masc")
-    with pytest.raises(ValueError, match="unknown label"): Engine(clf).run([Job(x.replace(label="yes"), occlusion, output="neg_loss")])
+    with pytest.raises(ValueError, match="unknown label"):
+        Engine(clf).run([Job(x.replace(label="yes"), occlusion, output="neg_loss")])
     with pytest.raises(ValueError, match="boolean"): Ask(np.ones((1, 2)))
 
 
