@@ -12,8 +12,11 @@ WORDS = "a the man woman dog cat runs sleeps plays guitar music in park red two 
 
 
 def text(n, seed=0, parts=2):
-    rng = np.random.default_rng(seed); w = rng.choice(WORDS, n).tolist(); cut = n*2//3
-    return Instance.from_words([w[:cut], w[cut:]] if parts == 2 else [w], id=f"t{seed}", gold=Gold(tokens=range(0, n, 4), pairs=[(0, n-1)] if parts == 2 else None))
+    rng = np.random.default_rng(seed)
+    w = rng.choice(WORDS, n).tolist()
+    cut = n*2//3
+    return Instance.from_words([w[:cut], w[cut:]] if parts == 2 else [w], id=f"t{seed}",
+                               gold=Gold(tokens=range(0, n, 4), pairs=[(0, n-1)] if parts == 2 else None))
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +25,10 @@ def clf(): return new_tiny("bert", [" ".join(WORDS)], LABELS, init="lively", see
 
 @pytest.mark.parametrize("positive,limit", [(True, 140), (False, 151)])
 def test_six_explanations_of_thirty_words_share_their_rows(clf, positive, limit):
-    x = text(30); rng = np.random.default_rng(5)
-    ex = [Explanation.from_scores(x, rng.random(30) if positive else rng.normal(size=30), method=f"m{i}") for i in range(6)]
+    x = text(30)
+    rng = np.random.default_rng(5)
+    ex = [Explanation.from_scores(x, rng.random(30) if positive else rng.normal(size=30), method=f"m{i}")
+          for i in range(6)]
     before = clf.rows
     df = evaluate(clf, ex, ["aopc_comprehensiveness", "aopc_sufficiency", "taucorr_loo"], engine=Engine(clf))
     assert df.attrs["forwards"] == clf.rows - before <= limit and len(df) == 18 and df.value.notna().all()
@@ -32,7 +37,8 @@ def test_six_explanations_of_thirty_words_share_their_rows(clf, positive, limit)
 def test_scores_from_elsewhere_for_one_and_two_parts(clf):
     for parts in (1, 2):
         x = text(9, 2, parts)
-        df = evaluate(clf, Explanation.from_scores(x, list(range(9))), ["aopc_comprehensiveness", "soft_sufficiency", "auprc", "complexity"])
+        df = evaluate(clf, Explanation.from_scores(x, list(range(9))),
+                      ["aopc_comprehensiveness", "soft_sufficiency", "auprc", "complexity"])
         assert df[df.metric != "soft_sufficiency"].value.notna().all() and (df.instance == x.id).all()
         assert (df.value.notna() | df.note.str.contains("denominator|confident|zero")).all(), df.note.tolist()
 
@@ -40,19 +46,25 @@ def test_scores_from_elsewhere_for_one_and_two_parts(clf):
 def test_budget_comes_from_the_span_explanation_of_the_same_technique(clf):
     data = [text(12, s) for s in range(3)]
     ex = explain(clf, data, ["shapley", "random"], ["token", "pair", "span"], budget=60)
-    df = evaluate(clf, ex, ["unified_comprehensiveness", "unified_sufficiency", "token_agreement", "interaction_agreement", "complexity"])
+    df = evaluate(clf, ex,
+                  ["unified_comprehensiveness", "unified_sufficiency", "token_agreement", "interaction_agreement",
+                   "complexity"])
     assert df[df.metric == "unified_comprehensiveness"].value.notna().all()
     alone = evaluate(clf, [e for e in ex if e.kind == "token" and e.method == "shapley"], "unified_comprehensiveness")
     assert alone.value.isna().all() and alone.note.str.contains("span explanation").all()
 
 
 def test_nothing_is_missing_without_a_word(clf):
-    x = text(8, 3).replace(gold=None); empty = Explanation(x, "token", [], []); flat = Explanation.from_scores(x, [1.]*8); one = Explanation.from_scores(Instance.from_text("dog", id="one"), [1.])
+    x = text(8, 3).replace(gold=None)
+    empty = Explanation(x, "token", [], [])
+    flat = Explanation.from_scores(x, [1.]*8)
+    one = Explanation.from_scores(Instance.from_text("dog", id="one"), [1.])
     names = list_metrics().name.tolist()
     df = evaluate(clf, [empty, flat, one], names)
     assert (df.note[df.value.isna()] != "").all() and set(df.metric) == set(names)
     s = summarise(df, by=["metric", "part"])
-    assert (s.n + s.skipped == df.groupby(["metric", "part"]).size().reindex(list(zip(s.metric, s.part))).to_numpy()).all()
+    assert (s.n + s.skipped == df.groupby(["metric",
+                                           "part"]).size().reindex(list(zip(s.metric, s.part))).to_numpy()).all()
 
 
 def test_same_seed_same_table(clf):
@@ -62,8 +74,10 @@ def test_same_seed_same_table(clf):
 
 
 def test_predicted_or_explained_class(clf):
-    x = text(10, 6); ex = explain(clf, x, "occlusion", target=LABELS[int(clf.predict([x]).argmin())])
-    a, b = evaluate(clf, ex, "aopc_comprehensiveness"), evaluate(clf, ex, "aopc_comprehensiveness", target="predicted")
+    x = text(10, 6)
+    ex = explain(clf, x, "occlusion", target=LABELS[int(clf.predict([x]).argmin())])
+    a, b = evaluate(clf, ex, "aopc_comprehensiveness"), evaluate(clf, ex, "aopc_comprehensiveness",
+                                                                 target="predicted")
     assert a.value[0] != b.value[0]
 
 

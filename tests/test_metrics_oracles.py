@@ -13,17 +13,19 @@ from xfeval.metrics.soft import code_bins, diagnosticity, normalised, paper_bins
 from xfeval.metrics.unified import budgets, matched_sets, random_entropy
 
 O = json.loads((Path(__file__).parent/"oracles.json").read_text())
-close = lambda a, b, eps=1e-9: np.testing.assert_allclose(np.asarray(a, float), np.asarray(b, float), atol=eps, rtol=0)
+
+def close(a, b, eps=1e-9):
+    np.testing.assert_allclose(np.asarray(a, float), np.asarray(b, float), atol=eps, rtol=0)
 
 X = Instance.from_words([["a", "b", "c", "d"], ["e", "f", "g"]], id="x")
 SPANS = Explanation(X, "span", [((0, 1), (4, 4)), ((2, 2), (4, 4)), ((3, 3), (5, 5))], [.9, .7, .5], base="shapley")
 TWO = Explanation(X, "span", [((0, 1), (4, 4)), ((2, 2), (4, 4))], [.9, .5])
 FIVE = Instance.from_words(list("abcde"), id="five", gold=Gold(tokens={0, 3}))
 W = np.array([.4, .2, -.1, .1, .1])
-PROB = lambda rows: .1 + np.asarray(rows, float) @ W
+def PROB(rows): return .1 + np.asarray(rows, float) @ W
 FERRET = Context(Explanation.from_scores(FIVE, [.5, .3, -.1, .2, .1]))
-gold = lambda ex, **g: Context(ex.replace(instance=ex.instance.replace(gold=Gold(**g))))
-fixed_labels = lambda *y: lambda rows: np.array([1, *y])
+def gold(ex, **g): return Context(ex.replace(instance=ex.instance.replace(gold=Gold(**g))))
+def fixed_labels(*y): return lambda rows: np.array([1, *y])
 
 # B.1
 def test_theta(): assert list(budgets(Context(SPANS))) == O["theta"]
@@ -34,7 +36,8 @@ def test_theta_overflow(rule):
     assert list(pairs.take(3, rule)) == O["theta3_modes"][rule]
     assert list(matched_sets(Context(pairs, theta=(3,)), k=1, overflow=rule)[0]) == O["theta3_modes"][rule]
 
-def test_unified_comprehensiveness(): close(score("unified_comprehensiveness", Context(SPANS), fixed_labels(1, 0, 0)), O["unified_comp"])
+def test_unified_comprehensiveness():
+    close(score("unified_comprehensiveness", Context(SPANS), fixed_labels(1, 0, 0)), O["unified_comp"])
 
 def test_unified_sufficiency_both_readings():
     r = score("unified_sufficiency", Context(SPANS), fixed_labels(0, 1, 1))
@@ -42,7 +45,7 @@ def test_unified_sufficiency_both_readings():
 
 def test_matched_and_incremental_steps():
     ctx = Context(Explanation.from_scores(X, [.7, .6, .5, .4, .3, .2, .1]), reference=SPANS)
-    game = lambda rows: np.where((~rows).sum(1) >= 3, 0, 1)
+    def game(rows): return np.where((~rows).sum(1) >= 3, 0, 1)
     close(score("unified_comprehensiveness", ctx, game), O["comp_matched"])
     close(score("unified_comprehensiveness", ctx, game, steps="incremental"), O["comp_incremental"])
 
@@ -51,20 +54,27 @@ def test_the_right_words_are_masked():
     def game(rows): seen.append(rows); return np.ones(len(rows), int)
     score("unified_comprehensiveness", Context(SPANS), game)
     assert [set(np.flatnonzero(~r)) for r in seen[0]] == [set(), {0, 1, 4}, {0, 1, 2, 4}, {0, 1, 2, 3, 4, 5}]
-    seen.clear(); score("unified_sufficiency", Context(SPANS), game)
+    seen.clear()
+    score("unified_sufficiency", Context(SPANS), game)
     assert [set(np.flatnonzero(r)) for r in seen[0]] == [set(range(7)), {0, 1, 4}, {0, 1, 2, 4}, {0, 1, 2, 3, 4, 5}]
 
 # B.2
-@pytest.mark.parametrize("args,key", [(([.9, .8, .7, .1], [1, 0, 1, 0]), "ap_basic"), (([.5, .5, .1], [1, 0, 1]), "ap_ties"), (([.9, .8, .7], [1, 0, 1], 3), "ap_interaction_3gold_2hit")])
+@pytest.mark.parametrize("args,key",
+                         [(([.9, .8, .7, .1], [1, 0, 1, 0]), "ap_basic"), (([.5, .5, .1], [1, 0, 1]), "ap_ties"),
+                          (([.9, .8, .7], [1, 0, 1], 3), "ap_interaction_3gold_2hit")])
 def test_average_precision(args, key): close(average_precision(*args), O[key])
 
-def test_token_level_flattening(): close(score("token_agreement", gold(TWO, tokens={1, 2, 4})), O["ap_token_flattened"])
+def test_token_level_flattening():
+    close(score("token_agreement", gold(TWO, tokens={1, 2, 4})), O["ap_token_flattened"])
 def test_token_gold_from_interactions():
     ctx = gold(TWO, tokens={0}, pairs={(1, 4), (2, 4)})
     close(score("token_agreement", ctx, token_gold="interaction_tokens"), O["ap_token_flattened"])
     assert score("token_agreement", ctx) != score("token_agreement", ctx, token_gold="interaction_tokens")
-def test_interactions_token_pairs(): close(score("interaction_agreement", gold(TWO, pairs={(1, 4), (2, 4), (3, 5)})), O["ap_token_pairs"])
-def test_interactions_exact(): close(score("interaction_agreement", gold(TWO, spans={((1, 1), (4, 4)), ((2, 2), (4, 4))}), match="exact"), O["ap_exact_spans"])
+def test_interactions_token_pairs():
+    close(score("interaction_agreement", gold(TWO, pairs={(1, 4), (2, 4), (3, 5)})), O["ap_token_pairs"])
+def test_interactions_exact():
+    close(score("interaction_agreement", gold(TWO, spans={((1, 1), (4, 4)), ((2, 2), (4, 4))}), match="exact"),
+          O["ap_exact_spans"])
 def test_interactions_iou_is_one_to_one():
     ctx = gold(TWO, spans={((0, 1), (4, 4))})
     two_like_one = replace(ctx, ex=ctx.ex.replace(items=[((0, 1), (4, 4)), ((1, 1), (4, 4))], scores=[.9, .5]))
@@ -74,68 +84,92 @@ def test_interactions_iou_is_one_to_one():
 def test_budget_cut():
     ex = Explanation.from_scores(X, [.7, .6, .5, .4, .3, .2, .1])
     cut = replace(gold(ex, tokens={0, 6}), reference=TWO)
-    close(score("token_agreement", cut), .5); close(score("token_agreement", cut, cut="none"), .5 + .5*2/7)
+    close(score("token_agreement", cut), .5)
+    close(score("token_agreement", cut, cut="none"), .5 + .5*2/7)
     assert note_of(score("token_agreement", gold(ex, tokens={0, 6})))
 
 # B.4
-@pytest.mark.parametrize("scores,k,key", [([.5, .3, .2], None, "entropy_3"), ([.5, .3, .2], 2, "entropy_top2"), ([-.5, .3, .2], None, "entropy_signed")])
-def test_complexity(scores, k, key): close(score("complexity", Context(Explanation.from_scores(Instance.from_words(list("abc")), scores)), k=k), O[key])
+@pytest.mark.parametrize("scores,k,key",
+                         [([.5, .3, .2], None, "entropy_3"), ([.5, .3, .2], 2, "entropy_top2"),
+                          ([-.5, .3, .2], None, "entropy_signed")])
+def test_complexity(scores, k, key):
+    close(score("complexity", Context(Explanation.from_scores(Instance.from_words(list("abc")), scores)), k=k),
+          O[key])
 def test_complexity_bounds():
     ctx = Context(Explanation.from_scores(Instance.from_words(list("abc")), [1, 2, 3]))
-    close(score("complexity_upper", ctx), O["upper_3"]); assert score("complexity_random", ctx) < O["upper_3"]
-    close(random_entropy(14, 20000), O["random_entropy_mean_k14"], 3e-3); close(random_entropy(24, 20000), O["random_entropy_mean_k24"], 3e-3)
-    for k, gap in O["random_gap_lnk_minus_H"].items(): close(math.log(int(k))-random_entropy(int(k), 20000), gap, 6e-3)
+    close(score("complexity_upper", ctx), O["upper_3"])
+    assert score("complexity_random", ctx) < O["upper_3"]
+    close(random_entropy(14, 20000), O["random_entropy_mean_k14"], 3e-3)
+    close(random_entropy(24, 20000), O["random_entropy_mean_k24"], 3e-3)
+    for k, gap in O["random_gap_lnk_minus_H"].items():
+        close(math.log(int(k))-random_entropy(int(k), 20000), gap, 6e-3)
 def test_complexity_counts_the_items_of_the_span_explanation():
     ctx = Context(Explanation.from_scores(X, [.5, .3, .2, .1, .1, .1, .1]), reference=SPANS)
     close(score("complexity", ctx), O["entropy_3"])
 def test_complexity_of_zeros():
     ctx = Context(Explanation.from_scores(FIVE, [0]*5))
-    assert note_of(score("complexity", ctx)) == "all scores are zero"; close(score("complexity", ctx, all_zero="upper"), math.log(5))
+    assert note_of(score("complexity", ctx)) == "all scores are zero"
+    close(score("complexity", ctx, all_zero="upper"), math.log(5))
 
 # B.5
 def test_normalised():
-    close(normalised(.9, .3, .7, "sufficiency"), O["NS"]); close(normalised(.9, .3, .6, "comprehensiveness"), O["NC"])
-    close(1-max(0, .9-.7), O["S"]); close(1-max(0, .9-.3), O["S0"])
+    close(normalised(.9, .3, .7, "sufficiency"), O["NS"])
+    close(normalised(.9, .3, .6, "comprehensiveness"), O["NC"])
+    close(1-max(0, .9-.7), O["S"])
+    close(1-max(0, .9-.3), O["S0"])
 def test_normalised_in_a_game():
     table = {(1, 1, 1): .9, (1, 0, 0): .7, (0, 0, 0): .3, (0, 1, 1): .6}
     ctx = Context(Explanation.from_scores(Instance.from_words(list("abc")), [3, 2, 1]))
-    game = lambda rows: np.array([table[tuple(r.astype(int).tolist())] for r in rows])
-    close(score("normalised_sufficiency", ctx, game, bins=(.1,)), O["NS"]); close(score("normalised_comprehensiveness", ctx, game, bins=(.1,)), O["NC"])
+    def game(rows): return np.array([table[tuple(r.astype(int).tolist())] for r in rows])
+    close(score("normalised_sufficiency", ctx, game, bins=(.1,)), O["NS"])
+    close(score("normalised_comprehensiveness", ctx, game, bins=(.1,)), O["NC"])
     close(score("normalised_sufficiency", ctx, game, bins=(.1,), zero="zero_embedding"), O["NS"])
 def test_zero_denominator():
-    flat = lambda rows: np.full(len(rows), .5)
+    def flat(rows): return np.full(len(rows), .5)
     for m in ("normalised_sufficiency", "normalised_comprehensiveness", "soft_sufficiency", "soft_comprehensiveness"):
         assert note_of(score(m, FERRET, flat)) == "zeroed text is as convincing as the full text"
-    assert score("normalised_sufficiency", FERRET, flat, eps=1e-4) == 1 and score("normalised_comprehensiveness", FERRET, flat, eps=1e-4) == 0
+    assert score("normalised_sufficiency", FERRET, flat, eps=1e-4) == 1
+    assert score("normalised_comprehensiveness", FERRET, flat, eps=1e-4) == 0
 def test_rationale_counts():
     want = O["n_remove_20_tokens"]
-    assert [share_count(20, p) for p in paper_bins] == want["eraser_like_round_min1"] and [share_count(20, p, "ceil") for p in paper_bins] == want["softfaith_ceil"]
+    assert [share_count(20, p) for p in paper_bins] == want["eraser_like_round_min1"]
+    assert [share_count(20, p, "ceil") for p in paper_bins] == want["softfaith_ceil"]
     assert len(code_bins) == 7
 
 @pytest.mark.parametrize("ones", [(0,), (0, 3), (1, 2, 4), (0, 1, 2, 3, 4), ()])
 def test_soft_metrics_of_zeros_and_ones_are_the_hard_ones(ones):
-    rng = np.random.default_rng(3); v = rng.random(32); v[31], v[0] = .95, .05
-    game = lambda rows: v[(np.asarray(rows) > .5) @ (1 << np.arange(5))]
-    ex = Explanation.from_scores(FIVE, [float(i in ones) for i in range(5)]); ctx = Context(ex)
-    if len(ones) in (0, 5): assert math.isfinite(score("soft_sufficiency", ctx, lambda r: np.asarray(r, float).mean(1)))
+    rng = np.random.default_rng(3)
+    v = rng.random(32)
+    v[31], v[0] = .95, .05
+    def game(rows): return v[(np.asarray(rows) > .5) @ (1 << np.arange(5))]
+    ex = Explanation.from_scores(FIVE, [float(i in ones) for i in range(5)])
+    ctx = Context(ex)
+    if len(ones) in (0, 5):
+        assert math.isfinite(score("soft_sufficiency", ctx, lambda r: np.asarray(r, float).mean(1)))
     else:
-        for soft, hard in (("soft_sufficiency", "normalised_sufficiency"), ("soft_comprehensiveness", "normalised_comprehensiveness")):
+        for soft, hard in (("soft_sufficiency", "normalised_sufficiency"),
+                           ("soft_comprehensiveness", "normalised_comprehensiveness")):
             close(score(soft, ctx, game), score(hard, ctx, game, bins=(len(ones)/5,), absent="zero_embedding"))
 
 def test_everything_kept_is_fully_sufficient():
     ctx = Context(Explanation.from_scores(FIVE, [900.]*5))
-    close(score("soft_sufficiency", ctx, PROB, scaling="sigmoid"), 1); close(score("soft_comprehensiveness", ctx, PROB, scaling="sigmoid"), 1)
+    close(score("soft_sufficiency", ctx, PROB, scaling="sigmoid"), 1)
+    close(score("soft_comprehensiveness", ctx, PROB, scaling="sigmoid"), 1)
 
 @pytest.mark.parametrize("ties,key", [("strict", "diag_strict"), ("ge", "diag_ge"), ("half", "diag_half")])
 def test_diagnosticity(ties, key):
     d = diagnosticity([.5, .4, .3], [.4, .4, .5], ties)
-    close(d["diagnosticity"], O[key]); close(d["ties"], 1/3)
+    close(d["diagnosticity"], O[key])
+    close(d["ties"], 1/3)
 
 # B.6
 def test_aopc_divisors():
-    d = [.1, .2, .2, .3, .5]; close(aopc(d), O["aopc_mean"]); close(aopc(d, "bplus1"), O["aopc_Bplus1"])
+    d = [.1, .2, .2, .3, .5]
+    close(aopc(d), O["aopc_mean"])
+    close(aopc(d, "bplus1"), O["aopc_Bplus1"])
 def test_eraser_removes_the_right_number_of_words():
-    x = Instance.from_words([f"w{i}" for i in range(20)]); seen = []
+    x = Instance.from_words([f"w{i}" for i in range(20)])
+    seen = []
     def game(rows): seen.append(rows); return rows.mean(1)
     ctx = Context(Explanation.from_scores(x, np.arange(20, 0, -1.)))
     close(score("eraser_comprehensiveness", ctx, game), np.mean([1, 1, 2, 4, 10])/20)
@@ -152,10 +186,12 @@ def test_ties_go_to_the_first_word():
 def test_ferret_rationales(): assert [sorted(r) for r in decile_rationales(FERRET)] == O["ferret_sets"]
 def test_ferret_counts(): assert [k*5//10 for k in range(1, 11)] == O["ferret_v"]
 def test_ferret_aopc():
-    close(score("aopc_comprehensiveness", FERRET, PROB), O["ferret_comp"]); close(score("aopc_sufficiency", FERRET, PROB), O["ferret_suff"])
+    close(score("aopc_comprehensiveness", FERRET, PROB), O["ferret_comp"])
+    close(score("aopc_sufficiency", FERRET, PROB), O["ferret_suff"])
     close(score("aopc_comprehensiveness", FERRET, PROB, dedup=False), O["ferret_comp_no_dedup"])
 def test_ferret_percent_of_positive():
-    assert decile_rationales(FERRET, percent_of="positive", dedup=False) == [(0, 1, 3, 4)[:k*4//10] for k in range(3, 11)]
+    assert decile_rationales(FERRET, percent_of="positive",
+                             dedup=False) == [(0, 1, 3, 4)[:k*4//10] for k in range(3, 11)]
     assert len(decile_rationales(FERRET, only_positive=False)[-1]) == 5
 def test_ferret_no_positive():
     none = Context(Explanation.from_scores(FIVE, [-1, -2, 0, -1, 0]))
@@ -165,15 +201,20 @@ def test_ferret_loo():
     from xfeval.core import play
     from xfeval.metrics.erasure import leave_one_out
     close(play(leave_one_out(FERRET), PROB), O["ferret_loo"])
-    close(score("taucorr_loo", FERRET, PROB), O["ferret_tau_b"]); close(score("taucorr_loo", FERRET, PROB, correlation="spearman"), O["ferret_spearman"])
+    close(score("taucorr_loo", FERRET, PROB), O["ferret_tau_b"])
+    close(score("taucorr_loo", FERRET, PROB, correlation="spearman"), O["ferret_spearman"])
 def test_ferret_plausibility():
-    close(score("token_iou", FERRET, k=3), O["iou"]); close(score("token_f1", FERRET, k=3), O["f1"]); close(score("auprc", FERRET), O["auprc_trapezoid"])
-    close(score("token_iou", replace(FERRET, avg_gold=3.9)), O["iou"]); close(score("token_iou", FERRET), 2/4)
+    close(score("token_iou", FERRET, k=3), O["iou"])
+    close(score("token_f1", FERRET, k=3), O["f1"])
+    close(score("auprc", FERRET), O["auprc_trapezoid"])
+    close(score("token_iou", replace(FERRET, avg_gold=3.9)), O["iou"])
+    close(score("token_iou", FERRET), 2/4)
 
 # B.9
 def test_map(): close(score("map_plausibility", FERRET), O["ap_same_data"])
 
 # B.10
 def test_overlap():
-    x = Instance.from_words(list("abcdefghij")); at = lambda *w: Explanation.from_scores(x, [float(i in w) for i in range(10)])
+    x = Instance.from_words(list("abcdefghij"))
+    def at(*w): return Explanation.from_scores(x, [float(i in w) for i in range(10)])
     assert overlap(at(0, 3), at(3, 7), share=.2) == .5 == overlap(at(3, 7), at(0, 3), share=.2)

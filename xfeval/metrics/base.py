@@ -4,16 +4,17 @@
 
 # %% auto #0
 __all__ = ['metrics', 'Noted', 'Skip', 'note_of', 'Context', 'keep', 'drop', 'ranked', 'importance', 'unusable', 'own_seed',
-           'share_count', 'average_precision', 'options_of', 'check_options', 'score', 'result_rows', 'direction']
+           'share_count', 'found_at_scores', 'average_precision', 'options_of', 'check_options', 'score', 'result_rows',
+           'direction']
 
 # %% ../../nbs/30_metrics.ipynb #53d8fdf6
 import inspect, math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from .. import core
-from ..core import Ask, Explanation, Registry, check_choice, play, seed_for
+from ..core import Explanation, Registry, check_choice, play, seed_for
 
 # %% ../../nbs/30_metrics.ipynb #c1b2e041
 metrics = Registry("metric")
@@ -22,7 +23,8 @@ metrics = Registry("metric")
 class Noted(float):
     "A score with a remark"
     def __new__(cls, value, note:str=""): # `note`: what a reader should know about this value
-        self = super().__new__(cls, value); self.note = note
+        self = super().__new__(cls, value)
+        self.note = note
         return self
     def __repr__(self): return f"{float(self):g} ({self.note})"
 
@@ -50,12 +52,14 @@ class Context:
     avg_gold: float|None = None      # mean number of gold words in the dataset
     neighbours: tuple = ()           # explanations of slightly different inputs, or of the same with other seeds
     def __post_init__(self):
-        put = lambda k, v: object.__setattr__(self, k, v)
-        p = self.ex.instance.explained if self.players is None else np.asarray(self.players, int)
-        put("players", p); put("target", self.target or self.ex.target)
-        if self.theta is not None: put("theta", tuple(int(t) for t in self.theta))
-        r = self.reference
-        if r is not None and r.kind != "span": raise ValueError(f"the reference for token budgets must be a span explanation, got kind {r.kind!r}")
+        kind = "span" if self.reference is None else self.reference.kind
+        if kind != "span":
+            raise ValueError(f"the reference for token budgets must be a span explanation, got kind {kind!r}")
+        explained = self.ex.instance.explained
+        filled = dict(players=explained if self.players is None else np.asarray(self.players, int),
+                      target=self.target or self.ex.target,
+                      theta=None if self.theta is None else tuple(int(t) for t in self.theta))
+        for name, value in filled.items(): object.__setattr__(self, name, value) # the class is frozen
     @property
     def n(self) -> int: return len(self.players)
     @property
@@ -101,12 +105,22 @@ def share_count(n:int,            # words in the text
     "How many of `n` words a share of the text means"
     check_choice(rule, ("round", "ceil", "floor"), "rounding rule")
     if not 0 <= share <= 1: raise ValueError(f"a share lies between 0 and 1, got {share}")
-    v = round(n*share, 9)
-    return min(n, max(least, int(dict(round=np.round, ceil=math.ceil, floor=math.floor)[rule](v))))
+    rounded = dict(round=np.round, ceil=math.ceil, floor=math.floor)[rule](round(n*share, 9))
+    return min(n, max(least, int(rounded)))
 
 # %% ../../nbs/30_metrics.ipynb #dc6ad0c1
-def average_precision(scores,          # one per retrieved item
-                      hits,            # whether each is gold
+def found_at_scores(scores, # one per retrieved item
+                    hits,   # whether each is gold
+                   ) -> tuple: # gold items found and items taken, down to each distinct score
+    "How many gold items are found among how many, at each distinct score from the best on"
+    s, h = np.asarray(scores, float), np.asarray(hits, float)
+    order = np.argsort(-s, kind="stable")
+    s, h = s[order], h[order]
+    last = np.r_[s[1:] != s[:-1], True] # the last item of each group of ties
+    return np.cumsum(h)[last], np.flatnonzero(last)+1
+
+def average_precision(scores,               # one per retrieved item
+                      hits,                 # whether each is gold
                       n_gold:int|None=None, # gold items in all; default: the hits
                      ) -> float:
     "Average precision of a ranking, ties taken together"
@@ -116,9 +130,7 @@ def average_precision(scores,          # one per retrieved item
     if n_gold < h.sum(): raise ValueError(f"{int(h.sum())} hits but only {n_gold} gold items")
     if n_gold == 0: return Skip("empty gold")
     if len(s) == 0: return 0.
-    order = np.argsort(-s, kind="stable"); s, h = s[order], h[order]
-    last = np.r_[s[1:] != s[:-1], True]
-    found, taken = np.cumsum(h)[last], np.flatnonzero(last)+1
+    found, taken = found_at_scores(s, h)
     return float((np.diff(found, prepend=0)/n_gold * found/taken).sum())
 
 # %% ../../nbs/30_metrics.ipynb #f3da008b
@@ -136,7 +148,9 @@ def score(metric,    # a registered name, or a function
           value=None,# function from rows to values, for metrics that ask
           **options):
     "The result of one metric on one explanation, values given by a toy game"
-    if isinstance(metric, str): metric, options = metrics[metric], check_options(metric, options)
+    if isinstance(metric, str):
+        options = check_options(metric, options)
+        metric = metrics[metric]
     out = metric(ctx, **options)
     return play(out, value) if inspect.isgenerator(out) else out
 
@@ -144,8 +158,11 @@ def score(metric,    # a registered name, or a function
 def result_rows(name:str, result) -> list: # dictionaries with metric, part, value, note, direction
     "The result of the metric `name` as rows of a tidy table"
     info = metrics.info(name)
-    named = result if isinstance(result, dict) else {p: result for p in (info.get("parts") or [""])} if isinstance(result, Skip) else {"": result}
-    return [dict(metric=name, part=p, value=float(v), note=note_of(v), direction=direction(name, p)) for p, v in named.items()]
+    if isinstance(result, dict): named = result
+    elif isinstance(result, Skip): named = {part: result for part in info.get("parts") or [""]} # all parts are missing
+    else: named = {"": result}
+    return [dict(metric=name, part=part, value=float(v), note=note_of(v), direction=direction(name, part))
+            for part, v in named.items()]
 
 def direction(name:str, part:str="") -> str: # "higher" or "lower"
     "Which way is better"

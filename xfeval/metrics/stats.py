@@ -19,90 +19,128 @@ from .base import Skip
 from .soft import preferred
 
 # %% ../../nbs/34_stats.ipynb #3924f149
-def bootstrap_interval(values, level:float=.95,
+def bootstrap_interval(values,
+                       level:float=.95,          # chance that such an interval holds the truth
                        method:str="percentile",  # percentile, basic or bca
-                       n_resamples:int=2000, seed:int=0, statistic=np.mean) -> tuple: # low, high
+                       n_resamples:int=2000,
+                       seed:int=0,
+                       statistic=np.mean,        # vectorised: takes an `axis`
+                      ) -> tuple: # low, high
     "Bootstrap confidence interval; missing values are left out"
     check_choice(method, ("percentile", "basic", "bca"), "bootstrap method")
     if not 0 < level < 1: raise ValueError(f"the level lies between 0 and 1, got {level}")
-    x = np.asarray(values, float); x = x[np.isfinite(x)]
+    x = np.asarray(values, float)
+    x = x[np.isfinite(x)]
     if len(x) < 2: return Skip("fewer than two values"), Skip("fewer than two values")
     if np.ptp(x) == 0: return float(x[0]), float(x[0])
-    b = st.bootstrap((x,), statistic, confidence_level=level, n_resamples=n_resamples, method="BCa" if method == "bca" else method, rng=np.random.default_rng(seed), vectorized=True,
-                     batch=max(1, 2_000_000//len(x))).confidence_interval
-    return float(b.low), float(b.high)
+    drawn = st.bootstrap((x,), statistic, confidence_level=level, n_resamples=n_resamples, vectorized=True,
+                         method="BCa" if method == "bca" else method, rng=np.random.default_rng(seed),
+                         batch=max(1, 2_000_000//len(x)))
+    return tuple(float(end) for end in drawn.confidence_interval)
 
 # %% ../../nbs/34_stats.ipynb #cb9269e4
 def reasons(notes) -> str:
     "Reasons with their counts, most frequent first"
     return "; ".join(f"{k} ({v})" for k, v in Counter(n for n in notes if n).most_common())
 
+def _listed(by): return [by] if isinstance(by, str) else list(by)
+
+def _check_columns(df, *columns):
+    for c in columns: check_choice(c, df.columns, "column")
+
 def _units(g, unit):
+    "One value per unit: the mean of its rows"
     ok = g[np.isfinite(g.value)]
     return ok.value.to_numpy() if unit not in g else ok.groupby(unit, sort=False).value.mean().to_numpy()
 
-def summarise(df:pd.DataFrame,                        # tidy table
-              by=("method", "metric", "part"),        # columns that make a group
-              unit:str="instance",                    # rows of one unit count once
-              level:float=.95, method:str="percentile", n_resamples:int=2000, seed:int=0) -> pd.DataFrame:
+def _summary(g, unit, **interval):
+    "The numbers that sum up one group of rows"
+    x = _units(g, unit)
+    lost = ~np.isfinite(g.value)
+    notes = g.note if "note" in g else pd.Series("", g.index)
+    why = reasons(notes[lost]) or ("not a number" if lost.any() else "")
+    low, high = bootstrap_interval(x, **interval)
+    return dict(mean=float(x.mean()) if len(x) else math.nan, low=float(low), high=float(high),
+                sd=float(x.std(ddof=1)) if len(x) > 1 else math.nan,
+                n=len(x), rows=len(g), skipped=int(lost.sum()), reasons=why, remarks=reasons(notes[~lost]))
+
+def summarise(df:pd.DataFrame,                 # tidy table
+              by=("method", "metric", "part"), # columns that make a group
+              unit:str="instance",             # rows of one unit count once
+              level:float=.95,
+              method:str="percentile",         # of the bootstrap: percentile, basic or bca
+              n_resamples:int=2000,
+              seed:int=0) -> pd.DataFrame: # one row per group
     "Mean, interval, number of units, and what was skipped and why, of every group"
-    by = [by] if isinstance(by, str) else list(by)
-    for c in by+["value"]: check_choice(c, df.columns, "column")
-    rows = []
-    for key, g in df.groupby(by, sort=False, dropna=False):
-        x = _units(g, unit)
-        lost, notes = ~np.isfinite(g.value), g.note if "note" in g else pd.Series("", g.index)
-        lo, hi = bootstrap_interval(x, level, method, n_resamples, seed_for(seed, *map(str, key)))
-        rows.append(dict(zip(by, key), mean=float(x.mean()) if len(x) else math.nan, low=float(lo), high=float(hi), sd=float(x.std(ddof=1)) if len(x) > 1 else math.nan,
-                         n=len(x), rows=len(g), skipped=int(lost.sum()), reasons=reasons(notes[lost]) or ("not a number" if lost.any() else ""), remarks=reasons(notes[~lost])))
-    return pd.DataFrame(rows)
+    by = _listed(by)
+    _check_columns(df, *by, "value")
+    interval = dict(level=level, method=method, n_resamples=n_resamples)
+    return pd.DataFrame([dict(zip(by, key), **_summary(g, unit, seed=seed_for(seed, *map(str, key)), **interval))
+                         for key, g in df.groupby(by, sort=False, dropna=False)])
 
 # %% ../../nbs/34_stats.ipynb #5d3b21ee
 def _wilcoxon(a, b, n_resamples, seed):
-    d = a-b; d = d[d != 0]
+    "p, matched-pairs rank-biserial correlation, its name; equal pairs are left out"
+    d = (a-b)[a != b]
     if len(d) == 0: return 1., 0., "rank-biserial"
-    r = st.rankdata(np.abs(d)); up, down = r[d > 0].sum(), r[d < 0].sum()
+    ranks = st.rankdata(np.abs(d))
+    up, down = ranks[d > 0].sum(), ranks[d < 0].sum()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore") # few values or ties: SciPy takes the normal approximation and says so
         p = st.wilcoxon(d).pvalue
     return float(p), float((up-down)/(up+down)), "rank-biserial"
 
-def _paired_bootstrap(a, b, n_resamples, seed):
+def _paired_bootstrap(a, b, n_resamples, seed, block=2000):
+    "p from resampled mean differences, drawn in blocks to bound memory; Cohen's d_z"
     d = a-b
-    if np.ptp(d) == 0: return (1., 0., "d_z") if d[0] == 0 else (1/(n_resamples+1), math.copysign(math.inf, d[0]), "d_z")
-    rng, n, below, above = np.random.default_rng(seed), len(d), 0, 0
-    for size in [2000]*(n_resamples//2000) + ([n_resamples % 2000] if n_resamples % 2000 else []):
-        m = d[rng.integers(0, n, (size, n))].mean(1); below += (m <= 0).sum(); above += (m >= 0).sum()
-    return float(min(1., 2*(min(below, above)+1)/(n_resamples+1))), float(d.mean()/d.std(ddof=1)), "d_z"
+    if (d == 0).all(): return 1., 0., "d_z"
+    if np.ptp(d) == 0: return 1/(n_resamples+1), math.copysign(math.inf, d[0]), "d_z"
+    rng, n = np.random.default_rng(seed), len(d)
+    below = above = 0
+    for start in range(0, n_resamples, block):
+        size = min(block, n_resamples-start)
+        means = d[rng.integers(0, n, (size, n))].mean(1)
+        below += (means <= 0).sum()
+        above += (means >= 0).sum()
+    p = min(1., 2*(min(below, above)+1)/(n_resamples+1))
+    return float(p), float(d.mean()/d.std(ddof=1)), "d_z"
 
 def _mcnemar(a, b, n_resamples, seed):
-    if not (np.isin(a, (0, 1)).all() and np.isin(b, (0, 1)).all()): raise ValueError("McNemar's test needs outcomes that are 0 or 1")
+    "Exact p and Cohen's g of outcomes that are 0 or 1"
+    if not np.isin([a, b], (0, 1)).all(): raise ValueError("McNemar's test needs outcomes that are 0 or 1")
     up, down = int(((a == 1) & (b == 0)).sum()), int(((a == 0) & (b == 1)).sum())
     if up+down == 0: return 1., 0., "Cohen's g"
     return float(st.binomtest(up, up+down).pvalue), up/(up+down)-.5, "Cohen's g"
 
 def _ranksum(a, b, n_resamples, seed):
+    "p and rank-biserial correlation of two samples, pairing ignored"
     u = st.mannwhitneyu(a, b)
     return float(u.pvalue), float(2*u.statistic/(len(a)*len(b))-1), "rank-biserial"
 
 paired_tests = dict(wilcoxon=_wilcoxon, bootstrap=_paired_bootstrap, mcnemar=_mcnemar, ranksum=_ranksum)
 
-def compare(a, b,               # values on the same units, in the same order
-            test:str="wilcoxon",# wilcoxon, bootstrap, mcnemar or ranksum
-            n_resamples:int=10_000, seed:int=0) -> dict: # n, skipped, difference, p, effect, effect_name
+# %% ../../nbs/34_stats.ipynb #1db2bd9c
+def compare(a, b,                # values on the same units, in the same order
+            test:str="wilcoxon", # wilcoxon, bootstrap, mcnemar or ranksum
+            n_resamples:int=10_000,
+            seed:int=0) -> dict: # test, n, skipped, difference, p, effect, effect_name
     "Is `a` different from `b`?"
     check_choice(test, paired_tests, "paired test")
     a, b = np.asarray(a, float), np.asarray(b, float)
     if a.shape != b.shape: raise ValueError(f"paired values must have equal length, got {a.shape} and {b.shape}")
-    ok = np.isfinite(a) & np.isfinite(b); n, skipped = int(ok.sum()), int((~ok).sum())
-    if n < 2: return dict(test=test, n=n, skipped=skipped, difference=math.nan, p=math.nan, effect=math.nan, effect_name="")
-    p, effect, name = paired_tests[test](a[ok], b[ok], n_resamples, seed)
-    return dict(test=test, n=n, skipped=skipped, difference=float((a[ok]-b[ok]).mean()), p=p, effect=effect, effect_name=name)
+    ok = np.isfinite(a) & np.isfinite(b)
+    counts = dict(test=test, n=int(ok.sum()), skipped=int((~ok).sum()))
+    if ok.sum() < 2: return dict(counts, difference=math.nan, p=math.nan, effect=math.nan, effect_name="")
+    a, b = a[ok], b[ok]
+    p, effect, name = paired_tests[test](a, b, n_resamples, seed)
+    return dict(counts, difference=float((a-b).mean()), p=p, effect=effect, effect_name=name)
 
 # %% ../../nbs/34_stats.ipynb #e7c61800
 def holm(p) -> np.ndarray: # adjusted p-values, in the order given
     "Holm's step-down correction; missing values stay missing and do not count"
-    p = np.asarray(p, float); out = np.full(len(p), math.nan); ok = np.flatnonzero(np.isfinite(p))
+    p = np.asarray(p, float)
+    out = np.full(len(p), math.nan)
+    ok = np.flatnonzero(np.isfinite(p))
     order = ok[np.argsort(p[ok], kind="stable")]
     out[order] = np.minimum(1., np.maximum.accumulate(p[order]*np.arange(len(order), 0, -1)))
     return out
@@ -111,26 +149,37 @@ def compare_methods(df:pd.DataFrame,
                     over:str="method",              # the column that is compared
                     by=("metric", "part"),          # a family of tests each
                     baseline:str|None=None,         # compare only with this one
-                    test:str="wilcoxon", unit:str="instance", n_resamples:int=10_000, seed:int=0) -> pd.DataFrame:
+                    test:str="wilcoxon",            # wilcoxon, bootstrap, mcnemar or ranksum
+                    unit:str="instance",            # rows of one unit count once
+                    n_resamples:int=10_000,
+                    seed:int=0) -> pd.DataFrame: # one row per pair of methods in each family
     "Paired tests between methods, corrected within each metric, with effect sizes"
-    check_choice(test, paired_tests, "paired test"); by = [by] if isinstance(by, str) else list(by)
-    for c in [over, unit, "value", *by]: check_choice(c, df.columns, "column")
+    check_choice(test, paired_tests, "paired test")
+    by = _listed(by)
+    _check_columns(df, over, unit, "value", *by)
     if baseline is not None: check_choice(baseline, df[over].unique(), over)
     out = []
     for key, g in df.groupby(by, sort=False, dropna=False):
         wide = g.groupby([unit, over], sort=False).value.mean().unstack(over)
         names = [m for m in g[over].unique() if m in wide]
-        pairs = itertools.combinations(names, 2) if baseline is None else [(m, baseline) for m in names if m != baseline and baseline in names]
-        rows = [dict(zip(by, key), a=m, b=k, **compare(wide[m], wide[k], test, n_resamples, seed)) for m, k in pairs]
+        rows = [dict(zip(by, key), a=m, b=k, **compare(wide[m], wide[k], test, n_resamples, seed))
+                for m, k in _pairs(names, baseline)]
         for r, q in zip(rows, holm([r["p"] for r in rows])): r["p_holm"] = q
         out += rows
     return pd.DataFrame(out)
 
+def _pairs(names, baseline):
+    "Every two names, or every other name with the baseline where there is one"
+    if baseline is None: return list(itertools.combinations(names, 2))
+    return [(m, baseline) for m in names if m != baseline] if baseline in names else []
+
 # %% ../../nbs/34_stats.ipynb #254e7f30
 def method_means(df:pd.DataFrame, over:str="method") -> pd.DataFrame: # one row per method, one column per metric
     "Mean of each metric for each method, signed so that higher is better"
-    for c in (over, "metric", "value", "direction"): check_choice(c, df.columns, "column")
-    d = df.assign(value=np.where(df.direction == "lower", -df.value, df.value), name=df.metric if "part" not in df else [f"{m}.{p}" if p else m for m, p in zip(df.metric, df.part)])
+    _check_columns(df, over, "metric", "value", "direction")
+    parts = df.part if "part" in df else [""]*len(df)
+    names = [f"{metric}.{part}" if part else metric for metric, part in zip(df.metric, parts)]
+    d = df.assign(value=np.where(df.direction == "lower", -df.value, df.value), name=names)
     return d.groupby([over, "name"], sort=False).value.mean().unstack("name")[d.name.unique()]
 
 def rank_agreement(df:pd.DataFrame, over:str="method") -> pd.DataFrame: # square, metric by metric
@@ -143,105 +192,179 @@ def rank_agreement(df:pd.DataFrame, over:str="method") -> pd.DataFrame: # square
     return pd.DataFrame({b: {a: tau(a, b) for a in m} for b in m})
 
 # %% ../../nbs/34_stats.ipynb #ffc17158
-def _contest(good, bad, on, ties): # share of draws beaten and tied, per unit and whatever else pairs agree in
+def _contest(good, bad, on, ties):
+    "Shares of draws beaten and tied, per unit and whatever else the pairs agree in"
     both = good[[*on, "value"]].merge(bad[[*on, "value"]], on=on, suffixes=("_u", "_v"))
     higher = (good.direction.iloc[0] if len(good) else "higher") != "lower"
     both["value"], both["tie"] = preferred(both.value_u, both.value_v, ties, higher)
     return both.groupby(on, sort=False)[["value", "tie"]].mean().reset_index()
 
+def _share_interval(x, level, **interval):
+    "Where all verdicts agree the bootstrap has length zero; Wilson's interval has not"
+    agree = len(x) > 1 and (x == x[0]).all() and x[0] in (0, 1)
+    if not agree: return bootstrap_interval(x, level, **interval)
+    return tuple(map(float, st.binomtest(int(x.sum()), len(x)).proportion_ci(level, "wilson")))
+
 def _diagnosticity_row(won, unit, n, seeds=None, **interval):
-    won = won.dropna(subset="value"); per = won.groupby(unit, sort=False)[["value", "tie"]].mean()
-    lo, hi = _share_interval(per.value.to_numpy(), **interval)
-    each = won.groupby(seeds).value.mean() if seeds else ()
-    return dict(diagnosticity=per.value.mean(), low=float(lo), high=float(hi), ties=per.tie.mean(), n=len(per), skipped=n-len(per),
-                **(dict(seeds=len(each), seed_sd=each.std(ddof=1)) if seeds else {}))
+    "One row of the table from the verdicts on the explanations of one method"
+    won = won.dropna(subset="value")
+    per = won.groupby(unit, sort=False)[["value", "tie"]].mean()
+    low, high = _share_interval(per.value.to_numpy(), **interval)
+    row = dict(diagnosticity=per.value.mean(), low=float(low), high=float(high), ties=per.tie.mean(),
+               n=len(per), skipped=n-len(per))
+    if not seeds: return row
+    each = won.groupby(seeds).value.mean()
+    return dict(row, seeds=len(each), seed_sd=each.std(ddof=1))
 
-def _share_interval(x, **interval): # where all verdicts agree the bootstrap has length zero; Wilson's interval has not
-    if len(x) > 1 and (x == x[0]).all() and x[0] in (0, 1): return tuple(map(float, st.binomtest(int(x.sum()), len(x)).proportion_ci(interval.get("level", .95), "wilson")))
-    return bootstrap_interval(x, **interval)
-
-def wins(df:pd.DataFrame, random:str="random", # the method that is known to be bad
-         over:str="method", by=("metric", "part"), ties:str="strict", unit:str="instance",
-         seeds:str|None=None) -> pd.DataFrame: # `value`: the share of random explanations of the same unit (and seed) that are beaten
+# %% ../../nbs/34_stats.ipynb #21c08c28
+def wins(df:pd.DataFrame,
+         random:str="random",   # the method that is known to be bad
+         over:str="method",
+         by=("metric", "part"),
+         ties:str="strict",     # strict, ge, margin or half
+         unit:str="instance",
+         seeds:str|None=None,   # column of the model's seed: pairs are formed within it
+        ) -> pd.DataFrame: # `value`: the share of random explanations of the same unit (and seed) that are beaten
     "Each metric's verdict on each explanation against random ones"
-    by = [by] if isinstance(by, str) else list(by); on = [unit, *([seeds] if seeds else [])]
-    for c in [over, "value", "direction", *on, *by]: check_choice(c, df.columns, "column")
+    by, on = _listed(by), [unit, *([seeds] if seeds else [])]
+    _check_columns(df, over, "value", "direction", *on, *by)
     check_choice(random, df[over].unique(), over)
-    out = [_contest(u, g[g[over] == random], on, ties).assign(**dict(zip(by, key)), **{over: m}, total=u[unit].nunique())
-           for key, g in df.groupby(by, sort=False, dropna=False) for m, u in g[g[over] != random].groupby(over, sort=False)]
+    out = []
+    for key, g in df.groupby(by, sort=False, dropna=False):
+        bad = g[g[over] == random]
+        for name, good in g[g[over] != random].groupby(over, sort=False):
+            verdicts = _contest(good, bad, on, ties)
+            out.append(verdicts.assign(**dict(zip(by, key)), **{over: name}, total=good[unit].nunique()))
     return pd.concat(out, ignore_index=True)[[*by, over, *on, "value", "tie", "total"]]
 
-def diagnosticity_table(df:pd.DataFrame, random:str="random", # the method that is known to be bad
-                        over:str="method", by=("metric", "part"), ties:str="strict", unit:str="instance",
-                        seeds:str|None=None, # column of the model's seed: pairs are formed within it, and it adds `seeds` and `seed_sd`, the standard deviation between them
-                        level:float=.95, n_resamples:int=2000, seed:int=0) -> pd.DataFrame:
+def diagnosticity_table(df:pd.DataFrame,
+                        random:str="random",   # the method that is known to be bad
+                        over:str="method",
+                        by=("metric", "part"),
+                        ties:str="strict",     # strict, ge, margin or half
+                        unit:str="instance",
+                        seeds:str|None=None,   # column of the model's seed: adds `seeds` and the spread `seed_sd`
+                        level:float=.95,
+                        n_resamples:int=2000,
+                        seed:int=0) -> pd.DataFrame:
     "How often each metric prefers each method to random explanations"
-    w = wins(df, random, over, by, ties, unit, seeds); by = [by] if isinstance(by, str) else list(by)
-    return pd.DataFrame([dict(zip([*by, over], key), **_diagnosticity_row(g, unit, g.total.iloc[0], seeds, level=level, n_resamples=n_resamples, seed=seed_for(seed, *map(str, key))))
-                         for key, g in w.groupby([*by, over], sort=False, dropna=False)])
+    w, keys = wins(df, random, over, by, ties, unit, seeds), [*_listed(by), over]
+    def row(key, g):
+        interval = dict(level=level, n_resamples=n_resamples, seed=seed_for(seed, *map(str, key)))
+        return dict(zip(keys, key), **_diagnosticity_row(g, unit, g.total.iloc[0], seeds, **interval))
+    return pd.DataFrame([row(key, g) for key, g in w.groupby(keys, sort=False, dropna=False)])
 
-def truth_table(df:pd.DataFrame, grade:str="grade", # column: 0 for the true rationale, up to 1
-                by=("metric", "part"), ties:str="strict", unit:str="instance", level:float=.95, n_resamples:int=2000, seed:int=0) -> pd.DataFrame:
+def truth_table(df:pd.DataFrame,
+                grade:str="grade",     # column: 0 for the true rationale, up to 1
+                by=("metric", "part"),
+                ties:str="strict",     # strict, ge, margin or half
+                unit:str="instance",
+                level:float=.95,
+                n_resamples:int=2000,
+                seed:int=0) -> pd.DataFrame:
     "How often each metric prefers the true rationale to one spoilt to each grade"
-    by = [by] if isinstance(by, str) else list(by)
-    for c in [grade, unit, "value", "direction", *by]: check_choice(c, df.columns, "column")
+    by = _listed(by)
+    _check_columns(df, grade, unit, "value", "direction", *by)
     if not (df[grade] == 0).any(): raise ValueError(f"no row has {grade} 0: there is no truth to compare with")
     rows = []
     for key, g in df.groupby(by, sort=False, dropna=False):
-        good = g[g[grade] == 0].groupby([unit, "direction"], as_index=False, sort=False).value.mean()
-        rows += [dict(zip(by, key), **{grade: v}, **_diagnosticity_row(_contest(good, bad, [unit], ties), unit, good[unit].nunique(), level=level, n_resamples=n_resamples, seed=seed_for(seed, *map(str, key), v)))
-                 for v, bad in g[g[grade] > 0].groupby(grade)]
+        true = g[g[grade] == 0].groupby([unit, "direction"], as_index=False, sort=False).value.mean()
+        for v, spoilt in g[g[grade] > 0].groupby(grade):
+            interval = dict(level=level, n_resamples=n_resamples, seed=seed_for(seed, *map(str, key), v))
+            won = _contest(true, spoilt, [unit], ties)
+            row = _diagnosticity_row(won, unit, true[unit].nunique(), **interval)
+            rows.append({**dict(zip(by, key)), grade: v, **row})
     return pd.DataFrame(rows)
 
 # %% ../../nbs/34_stats.ipynb #f7bda342
-def trust(t:pd.DataFrame, # what `truth_table` made
-          grade:str="grade", by=("metric", "part"), clear:float=.85) -> pd.DataFrame: # one row per group, best first
+def trust(t:pd.DataFrame,        # what `truth_table` made
+          grade:str="grade",
+          by=("metric", "part"),
+          clear:float=.85,       # recognised nearly always: the lower end of the interval
+         ) -> pd.DataFrame: # one row per group, best first
     "Which metrics one should trust, from how they judge the truth against spoilt copies"
-    by = [by] if isinstance(by, str) else list(by); rows = []
+    by, rows = _listed(by), []
     for key, g in t.groupby(by, sort=False, dropna=False):
-        m, w = (g.loc[g[grade].idxmin()], g.loc[g[grade].idxmax()])
-        reading = ("trust it" if w.low >= clear and m.low > .5 else "only for large differences") if w.low > .5 else "ties or prefers the wrong one" if w.high < .5 else "cannot tell"
-        rows.append(dict(zip(by, key), **{f"truth vs {w[grade]:g}": w.diagnosticity, "low": w.low, "high": w.high, f"truth vs {m[grade]:g}": m.diagnosticity, f"low {m[grade]:g}": m.low, f"high {m[grade]:g}": m.high, "ties": w.ties, "n": int(w.n), "reading": reading}))
-    return pd.DataFrame(rows).sort_values(list(rows[0])[len(by)], ascending=False, kind="stable", ignore_index=True)
+        mild, worst = g.loc[g[grade].idxmin()], g.loc[g[grade].idxmax()]
+        rows.append({**dict(zip(by, key)),
+                     f"truth vs {worst[grade]:g}": worst.diagnosticity, "low": worst.low, "high": worst.high,
+                     f"truth vs {mild[grade]:g}": mild.diagnosticity,
+                     f"low {mild[grade]:g}": mild.low, f"high {mild[grade]:g}": mild.high,
+                     "ties": worst.ties, "n": int(worst.n), "reading": _reading(mild, worst, clear)})
+    best = list(rows[0])[len(by)]
+    return pd.DataFrame(rows).sort_values(best, ascending=False, kind="stable", ignore_index=True)
+
+def _reading(mild, worst, clear):
+    "What the intervals at the mildest and the worst damage say, in words"
+    if worst.high < .5: return "ties or prefers the wrong one"
+    if not worst.low > .5: return "cannot tell"
+    return "trust it" if worst.low >= clear and mild.low > .5 else "only for large differences"
 
 # %% ../../nbs/34_stats.ipynb #e99a800c
-def stratified_mean(df:pd.DataFrame, strata:str="dataset", unit:str="instance", value:str="value",
-                    level:float=.95, n_resamples:int=2000, seed:int=0) -> dict: # value, low, high, n
+def stratified_mean(df:pd.DataFrame,
+                    strata:str="dataset",  # column: all strata weigh the same
+                    unit:str="instance",   # rows of one unit count once
+                    value:str="value",
+                    level:float=.95,
+                    n_resamples:int=2000,
+                    seed:int=0) -> dict: # value, low, high, n
     "Mean over strata of their means over units, with an interval from units drawn within each stratum"
-    for c in (strata, unit, value): check_choice(c, df.columns, "column")
-    cells = [g.to_numpy() for _, g in df.dropna(subset=value).groupby([strata, unit], sort=False)[value].mean().groupby(level=0, sort=False)]
+    _check_columns(df, strata, unit, value)
+    units = df.dropna(subset=value).groupby([strata, unit], sort=False)[value].mean()
+    cells = [g.to_numpy() for _, g in units.groupby(level=0, sort=False)]
     if not cells: return dict(value=math.nan, low=math.nan, high=math.nan, n=0)
     rng = np.random.default_rng(seed)
-    draws = np.mean([c[rng.integers(0, len(c), (n_resamples, len(c)))].mean(1) for c in cells], 0)
-    low, high = np.quantile(draws, [(1-level)/2, (1+level)/2]) if max(map(len, cells)) > 1 else (math.nan, math.nan)
-    return dict(value=float(np.mean([c.mean() for c in cells])), low=float(low), high=float(high), n=sum(map(len, cells)))
+    def drawn(c): return c[rng.integers(0, len(c), (n_resamples, len(c)))].mean(1)
+    draws = np.mean([drawn(c) for c in cells], 0)
+    low, high = _ends(draws, level) if max(map(len, cells)) > 1 else (math.nan, math.nan)
+    return dict(value=float(np.mean([c.mean() for c in cells])), low=low, high=high, n=sum(map(len, cells)))
+
+def _ends(draws, level):
+    "The two ends of the middle `level` of some draws"
+    return tuple(map(float, np.quantile(draws, [(1-level)/2, (1+level)/2])))
 
 # %% ../../nbs/34_stats.ipynb #f531dc9c
-def relation(table:pd.DataFrame, features, # columns
-             target:str,                   # another column
-             unit:str|None=None,           # column whose rows belong together
-             level:float=.95, n_resamples:int=1000, seed:int=0) -> pd.DataFrame: # one row per feature
+def relation(table:pd.DataFrame,
+             features,             # columns
+             target:str,           # another column
+             unit:str|None=None,   # column whose rows belong together
+             level:float=.95,
+             n_resamples:int=1000,
+             seed:int=0) -> pd.DataFrame: # one row per feature
     "Rank correlation of each feature with a target"
-    for c in [target, *features, *([unit] if unit else [])]: check_choice(c, table.columns, "column")
+    extra = [unit] if unit else []
+    _check_columns(table, target, *features, *extra)
     rows = []
     for f in features:
-        t = table[[f, target, *([unit] if unit else [])]].dropna(); x, y = t[f].to_numpy(), t[target].to_numpy()
-        note = "fewer than four rows" if len(t) < 4 else "constant" if len(set(x)) < 2 or len(set(y)) < 2 else ""
-        r = dict(feature=f, rho=math.nan, low=math.nan, high=math.nan, p=math.nan, n=len(t), note=note)
-        if not note:
-            s, draws = st.spearmanr(x, y), _rho_draws(x, y, t[unit].to_numpy() if unit else np.arange(len(t)), n_resamples, np.random.default_rng(seed_for(seed, f)))
-            r.update(rho=float(s.statistic), p=float(s.pvalue))
-            if len(draws) < .9*n_resamples: r.update(note="too rare for an interval", p=math.nan if unit else r["p"])
-            else:
-                r.update(zip(("low", "high"), map(float, np.quantile(draws, [(1-level)/2, (1+level)/2]))))
-                if unit: r["p"] = min(1., 2*(min((draws <= 0).sum(), (draws >= 0).sum())+1)/(len(draws)+1))
-        rows.append(r)
-    return pd.DataFrame(rows).assign(p_holm=lambda d: holm(d.p))[["feature", "rho", "low", "high", "p", "p_holm", "n", "note"]]
+        t = table[[f, target, *extra]].dropna()
+        units = t[unit].to_numpy() if unit else None
+        rng = np.random.default_rng(seed_for(seed, f))
+        found = _related(t[f].to_numpy(), t[target].to_numpy(), units, level, n_resamples, rng)
+        rows.append(dict(feature=f, **found, n=len(t)))
+    columns = ["feature", "rho", "low", "high", "p", "p_holm", "n", "note"]
+    return pd.DataFrame(rows).assign(p_holm=lambda d: holm(d.p))[columns]
 
-def _rho_draws(x, y, unit, n_resamples, rng): # correlations of resampled units; those of constant samples are left out
-    _, who = np.unique(unit, return_inverse=True); members = np.split(np.argsort(who, kind="stable"), np.cumsum(np.bincount(who))[:-1]); out = []
+def _related(x, y, units, level, n_resamples, rng):
+    "Spearman's correlation, its interval and p; or a note that says why not"
+    out = dict(rho=math.nan, low=math.nan, high=math.nan, p=math.nan, note="")
+    if len(x) < 4: return dict(out, note="fewer than four rows")
+    if len(set(x)) < 2 or len(set(y)) < 2: return dict(out, note="constant")
+    rho, p = map(float, st.spearmanr(x, y))
+    draws = _rho_draws(x, y, np.arange(len(x)) if units is None else units, n_resamples, rng)
+    if len(draws) < .9*n_resamples:
+        return dict(out, rho=rho, p=p if units is None else math.nan, note="too rare for an interval")
+    low, high = _ends(draws, level)
+    if units is not None: p = min(1., 2*(min((draws <= 0).sum(), (draws >= 0).sum())+1)/(len(draws)+1))
+    return dict(out, rho=rho, low=low, high=high, p=p)
+
+def _rho_draws(x, y, unit, n_resamples, rng):
+    "Correlations of resampled units; those of constant samples are left out"
+    _, who = np.unique(unit, return_inverse=True)
+    members = np.split(np.argsort(who, kind="stable"), np.cumsum(np.bincount(who))[:-1])
+    out = []
     for _ in range(n_resamples):
         ix = np.concatenate([members[k] for k in rng.integers(0, len(members), len(members))])
-        a, b = st.rankdata(x[ix]), st.rankdata(y[ix]); a, b = a-a.mean(), b-b.mean(); size = math.sqrt((a@a)*(b@b))
+        a, b = (r - r.mean() for r in (st.rankdata(x[ix]), st.rankdata(y[ix])))
+        size = math.sqrt((a@a)*(b@b))
         if size > 0: out.append(a@b/size)
     return np.array(out)

@@ -4,16 +4,18 @@
 
 # %% auto #0
 __all__ = ['budgets', 'matched_sets', 'unified_comprehensiveness', 'unified_sufficiency', 'random_explanation', 'average_budgets',
-           'average_budget_all', 'whole_budget', 'gold_words', 'token_agreement', 'span_iou', 'interaction_agreement',
-           'entropy', 'complexity_items', 'complexity', 'random_entropy', 'complexity_upper', 'complexity_random']
+           'average_budget_all', 'whole_budget', 'some_gold', 'gold_words', 'token_agreement', 'span_iou',
+           'interaction_agreement', 'entropy', 'complexity_items', 'complexity', 'random_entropy', 'complexity_upper',
+           'complexity_random']
 
 # %% ../../nbs/31_unified.ipynb #f8bb5ed3
-import math
+import itertools, math
 
 import numpy as np
 
 from ..core import Ask, Explanation, check_choice, item_words, kinds
-from .base import Context, Noted, Skip, average_precision, drop, keep, metrics, own_seed, unusable
+from .base import (Context, Noted, Skip, average_precision, drop, keep, metrics,
+                                 own_seed, unusable)
 
 # %% ../../nbs/31_unified.ipynb #8403ea52
 def budgets(ctx:Context,
@@ -23,44 +25,60 @@ def budgets(ctx:Context,
     "The matched token budgets of an explanation"
     check_choice(short, ("repeat", "stop"), "rule for short references")
     if k < 1: raise ValueError(f"k must be at least 1, got {k}")
-    if ctx.theta is not None: t = ctx.theta[:k]
-    else:
-        ref = _reference(ctx)
-        t = tuple(ref.theta(i+1) for i in range(min(k, len(ref)))) if ref is not None else ()
-    if t and short == "repeat": t = t + t[-1:]*(k-len(t))
-    return tuple(min(i, ctx.n) for i in t)
+    theta = _given_budgets(ctx, k)
+    if theta and short == "repeat": theta = theta + theta[-1:]*(k-len(theta))
+    return tuple(min(t, ctx.n) for t in theta)
 
-def _reference(ctx): return ctx.reference if ctx.reference is not None else ctx.ex if ctx.ex.kind == "span" else None
+def _given_budgets(ctx, k):
+    "The first `k` budgets that the context or its span explanation has, perhaps fewer"
+    if ctx.theta is not None: return ctx.theta[:k]
+    ref = _reference(ctx)
+    if ref is None: return ()
+    return tuple(ref.theta(i+1) for i in range(min(k, len(ref))))
+
+def _reference(ctx):
+    "The span explanation that sets the budget; a span explanation sets its own"
+    if ctx.reference is not None: return ctx.reference
+    return ctx.ex if ctx.ex.kind == "span" else None
 
 def _no_budget(ctx):
-    ref = _reference(ctx)
-    return "no span explanation to take the budget from" if ref is None and ctx.theta is None else "empty span explanation"
+    "Why there is no budget"
+    if _reference(ctx) is None and ctx.theta is None: return "no span explanation to take the budget from"
+    return "empty span explanation"
 
 # %% ../../nbs/31_unified.ipynb #e3851686
-def matched_sets(ctx:Context, k:int=3, steps:str="matched", overflow:str="truncate", short:str="repeat") -> list: # sets of words, growing
+def matched_sets(ctx:Context,
+                 k:int=3,                 # top span interactions that set the budget
+                 steps:str="matched",     # matched or incremental
+                 overflow:str="truncate", # truncate, floor or ceil
+                 short:str="repeat",      # spans with fewer than k items: repeat or stop
+                ) -> list: # sets of words, growing
     "The rationales at which an explanation is tested"
     check_choice(steps, ("matched", "incremental"), "step rule")
-    theta = budgets(ctx, k, short)
-    if not theta or steps == "matched": return [ctx.ex.take(t, overflow) for t in theta]
-    if ctx.ex.kind == "span" and ctx.theta is None: return [tuple(ctx.ex.T(i+1)) for i in range(min(k, len(ctx.ex)))]
-    out = []
-    for i in range(len(ctx.ex)):
-        if ctx.ex.theta(i+1) >= theta[-1]: break
-        out.append(tuple(ctx.ex.T(i+1)))
-    return out + [ctx.ex.take(theta[-1], overflow)]
+    ex, theta = ctx.ex, budgets(ctx, k, short)
+    if not theta or steps == "matched": return [ex.take(t, overflow) for t in theta]
+    if ex.kind == "span" and ctx.theta is None: return [tuple(ex.T(i+1)) for i in range(min(k, len(ex)))]
+    sizes = range(1, len(ex)+1)
+    below = itertools.takewhile(lambda i: ex.theta(i) < theta[-1], sizes)
+    return [tuple(ex.T(i)) for i in below] + [ex.take(theta[-1], overflow)]
 
 # %% ../../nbs/31_unified.ipynb #d8951214
 def _labels(ctx, sets, row, absent):
+    "Whether the label changes, for each rationale; `row` keeps or drops its words"
     rows = np.array([drop(ctx, ()), *(row(ctx, s) for s in sets)])
     y = yield Ask(rows, absent=absent, output="label")
     return np.asarray(y[1:]) != y[0]
 
 def _short(ctx, sets, value, k, short):
-    want, have = max(budgets(ctx, k, short)), max(map(len, sets))
-    return Noted(value, "explanation shorter than the budget") if have < want and len(ctx.ex.ranking()) < want else value
+    "The value, with a remark where the explanation has too few words to spend the budget"
+    budget = max(budgets(ctx, k, short))
+    if max(map(len, sets)) >= budget or len(ctx.ex.ranking()) >= budget: return value
+    return Noted(value, "explanation shorter than the budget")
 
-@metrics("unified_comprehensiveness", paper="Sun et al. 2025", formula="mean over k of [label without T(x,k) differs from label of x]", direction="higher",
-         range="[0, 1]", cost="K + 1 rows", absent="mask", kinds="token, pair, span", needs="reference or theta")
+_sun = dict(paper="Sun et al. 2025", direction="higher", range="[0, 1]")
+_flips = dict(cost="K + 1 rows", absent="mask", kinds="token, pair, span", needs="reference or theta", **_sun)
+
+@metrics("unified_comprehensiveness", formula="mean over k of [label without T(x,k) differs from label of x]", **_flips)
 def unified_comprehensiveness(ctx:Context,
                               k:int=3,                  # top span interactions that set the budget
                               steps:str="matched",      # matched or incremental
@@ -75,15 +93,21 @@ def unified_comprehensiveness(ctx:Context,
     return _short(ctx, sets, float(flips.mean()), k, short)
 
 # %% ../../nbs/31_unified.ipynb #c0f1bed0
-@metrics("unified_sufficiency", paper="Sun et al. 2025", formula="preserved: mean over k of [label of T(x,k) alone equals label of x]; flip_rate: 1 - preserved", direction="higher",
-         range="[0, 1]", cost="K + 1 rows", absent="mask", kinds="token, pair, span", needs="reference or theta", parts=dict(preserved="higher", flip_rate="lower"))
-def unified_sufficiency(ctx:Context, k:int=3, steps:str="matched", overflow:str="truncate", short:str="repeat", absent:str="mask"):
+@metrics("unified_sufficiency", parts=dict(preserved="higher", flip_rate="lower"), **_flips,
+         formula="preserved: mean over k of [label of T(x,k) alone equals label of x]; flip_rate: 1 - preserved")
+def unified_sufficiency(ctx:Context,
+                        k:int=3,                  # top span interactions that set the budget
+                        steps:str="matched",      # matched or incremental
+                        overflow:str="truncate",  # truncate, floor or ceil
+                        short:str="repeat",       # spans with fewer than k items: repeat or stop
+                        absent:str="mask"):
     "How often the rationale alone keeps the label, under a matched token budget"
     if why := unusable(ctx): return Skip(why)
     sets = matched_sets(ctx, k, steps, overflow, short)
     if not sets: return Skip(_no_budget(ctx))
     flips = yield from _labels(ctx, sets, keep, absent)
-    return dict(preserved=_short(ctx, sets, float(1-flips.mean()), k, short), flip_rate=_short(ctx, sets, float(flips.mean()), k, short))
+    shares = dict(preserved=float(1-flips.mean()), flip_rate=float(flips.mean()))
+    return {part: _short(ctx, sets, v, k, short) for part, v in shares.items()}
 
 # %% ../../nbs/31_unified.ipynb #bcf0881a
 def random_explanation(instance,            # what to "explain"
@@ -95,22 +119,29 @@ def random_explanation(instance,            # what to "explain"
                       ) -> Explanation:
     "Items of one kind with uniform random scores"
     check_choice(kind, kinds, "kind of explanation")
-    rng, players = np.random.default_rng(seed), instance.explained if players is None else np.asarray(players, int)
+    if kind != "token" and len(instance.sizes) < 2:
+        raise ValueError(f"{kind} explanations need two parts, instance {instance.id!r} has one")
+    rng = np.random.default_rng(seed)
+    players = instance.explained if players is None else np.asarray(players, int)
     part = [players[instance.part_of[players] == p].tolist() for p in range(len(instance.sizes))]
-    if kind == "token": items = sum(part, [])
-    elif kind == "pair": items = [(p, q) for p in part[0] for q in part[1]] if len(part) == 2 else []
-    else: items = [(s, t) for s in _runs(part[0], max_span, rng) for t in _runs(part[1], max_span, rng)] if len(part) == 2 else []
-    if kind != "token" and len(part) < 2: raise ValueError(f"{kind} explanations need two parts, instance {instance.id!r} has one")
+    items = _random_items(kind, part, max_span, rng)
     e = Explanation(instance, kind, items, rng.random(len(items)), method="random", options=dict(seed=int(seed)))
     return e if n_items is None else e.replace(items=e.items[:n_items], scores=e.scores[:n_items])
 
+def _random_items(kind, part, max_span, rng):
+    "All words, all cross pairs of words, or all cross pairs of random runs of words"
+    if kind == "token": return sum(part, [])
+    if kind == "pair": return [(p, q) for p in part[0] for q in part[1]]
+    return [(s, t) for s in _runs(part[0], max_span, rng) for t in _runs(part[1], max_span, rng)]
+
 def _runs(words, longest, rng):
+    "Neighbouring words cut into runs of random length, as (first, last)"
     out = []
     while words:
-        size = 1
-        want = int(rng.integers(1, longest+1))
+        size, want = 1, int(rng.integers(1, longest+1))
         while size < min(want, len(words)) and words[size] == words[size-1]+1: size += 1
-        out.append((words[0], words[size-1])); words = words[size:]
+        out.append((words[0], words[size-1]))
+        words = words[size:]
     return out
 
 def average_budgets(references, # span explanations of a dataset
@@ -132,14 +163,19 @@ def whole_budget(ctx:Context) -> int|None:
     return None if ref is None else ref.theta(len(ref))
 
 def _cut(ctx, cut):
+    "The number of words at which rankings are cut; None: not at all"
     check_choice(cut, ("budget", "none"), "cut")
     return whole_budget(ctx) if cut == "budget" else None
 
-def _gold(ctx, gold):
+def _flag(ctx, value, cut):
+    "The value, with a remark where a ranking should have been cut and could not be"
+    if cut == "none" or whole_budget(ctx) is not None: return value
+    return Noted(value, "ranking not cut: no span explanation")
+
+def some_gold(gold):
+    "The gold items, or why there are none"
     if gold is None: return Skip("no gold")
     return gold or Skip("empty gold")
-
-def _flag(ctx, value, cut): return Noted(value, "ranking not cut: no span explanation") if cut == "budget" and whole_budget(ctx) is None else value
 
 def gold_words(ctx:Context,
                token_gold:str="highlights", # highlights, falling back to interactions; or interaction_tokens
@@ -148,120 +184,152 @@ def gold_words(ctx:Context,
     check_choice(token_gold, ("highlights", "interaction_tokens"), "source of gold words")
     g = ctx.gold
     if g is None: return None
-    inter = g.pairs if g.pairs is not None else g.spans
-    words = None if inter is None else frozenset(w for i in inter for w in item_words(i, "pair" if g.pairs is not None else "span"))
+    words = _interaction_words(g)
     if token_gold == "highlights" and g.tokens is not None: words = g.tokens
     return None if words is None else words & frozenset(ctx.instance.explained.tolist())
 
-@metrics("token_agreement", paper="Sun et al. 2025", formula="average precision of the words against the gold words", direction="higher", range="[0, 1]", cost="none",
-         kinds="token, pair, span", needs="gold, reference")
-def token_agreement(ctx:Context, cut:str="budget", token_gold:str="highlights", overflow:str="truncate"):
+def _interaction_words(gold):
+    "The words that occur in gold pairs or, where there are none, in gold spans"
+    items, kind = (gold.pairs, "pair") if gold.pairs is not None else (gold.spans, "span")
+    return None if items is None else frozenset(w for i in items for w in item_words(i, kind))
+
+@metrics("token_agreement", formula="average precision of the words against the gold words",
+         cost="none", kinds="token, pair, span", needs="gold, reference", **_sun)
+def token_agreement(ctx:Context,
+                    cut:str="budget",            # cut rankings at the budget of the whole span explanation; or none
+                    token_gold:str="highlights", # highlights or interaction_tokens
+                    overflow:str="truncate"):    # truncate, floor or ceil
     "Average precision of the explanation's words against gold words"
-    gold = _gold(ctx, gold_words(ctx, token_gold))
+    gold = some_gold(gold_words(ctx, token_gold))
     if isinstance(gold, Skip): return gold
     if not len(ctx.ex): return Skip("empty explanation")
     theta = _cut(ctx, cut)
     words = ctx.ex.ranking() if theta is None else ctx.ex.take(theta, overflow)
     s = np.round(ctx.ex.vector(), 6)
-    return _flag(ctx, average_precision([s[w] for w in words], [w in gold for w in words], len(gold)), cut)
+    value = average_precision([s[w] for w in words], [w in gold for w in words], len(gold))
+    return _flag(ctx, value, cut)
 
 # %% ../../nbs/31_unified.ipynb #b96965f7
-def _as_spans(item, kind): return ((item[0],)*2, (item[1],)*2) if kind == "pair" else item
-
-def _explode(items):
-    out = {}
-    for ((a, b), (c, d)), s in items:
-        for p in range(a, b+1):
-            for q in range(c, d+1): out.setdefault((p, q), s)
-    return out
-
 def span_iou(a:tuple, b:tuple) -> float: # spans (start, end), ends inclusive
     "Words in common over words in either"
     both = max(0, min(a[1], b[1]) - max(a[0], b[0]) + 1)
     return both / (a[1]-a[0]+1 + b[1]-b[0]+1 - both)
 
+def _as_spans(item, kind):
+    "A pair of words as a pair of spans of one word"
+    return ((item[0],)*2, (item[1],)*2) if kind == "pair" else item
+
+def _explode(items):
+    "Cross pairs of words, each with the score of the first (best) item that contains it"
+    out = {}
+    for ((a, b), (c, d)), s in items:
+        for pair in itertools.product(range(a, b+1), range(c, d+1)): out.setdefault(pair, s)
+    return out
+
 def _iou_hits(items, gold, least):
+    "Whether each item, in order of rank, finds a gold item that no better one has taken"
     free, hits = set(gold), []
     for i, _ in items:
         fit = [(min(span_iou(i[0], g[0]), span_iou(i[1], g[1])), g) for g in sorted(free)]
-        best = max(fit, key=lambda f: f[0], default=(0, None))
-        hits.append(best[0] >= least)
-        if hits[-1]: free.remove(best[1])
+        overlap, best = max(fit, key=lambda f: f[0], default=(0, None))
+        hits.append(overlap >= least)
+        if hits[-1]: free.remove(best)
     return hits
 
 def _within(ex, theta, overflow):
+    "The top items that fit into a budget of `theta` words, as (spans, score)"
     check_choice(overflow, ("truncate", "floor", "ceil"), "budget rule")
     out, seen = [], set()
     for i, s in ex:
-        over = theta is not None and len(seen.union(item_words(i, ex.kind))) > theta
+        words = item_words(i, ex.kind)
+        over = theta is not None and len(seen.union(words)) > theta
         if over and (overflow != "ceil" or len(seen) >= theta): break
-        seen.update(item_words(i, ex.kind)); out.append((_as_spans(i, ex.kind), round(s, 6)))
+        seen.update(words)
+        out.append((_as_spans(i, ex.kind), round(s, 6)))
         if over: break
     return out
 
-@metrics("interaction_agreement", paper="Sun et al. 2025", formula="average precision of the interactions against the gold interactions", direction="higher", range="[0, 1]", cost="none",
-         kinds="pair, span", needs="gold, reference")
+# %% ../../nbs/31_unified.ipynb #176b6e17
+def _gold_interactions(ctx):
+    "Gold interactions as pairs of spans, preferably of the explanation's own kind, or why there are none"
+    order = ("pair", "span") if ctx.ex.kind == "pair" else ("span", "pair")
+    for kind in order:
+        items = getattr(ctx.gold, f"{kind}s", None)
+        if items is not None: return some_gold({_as_spans(i, kind) for i in items})
+    return some_gold(None)
+
+@metrics("interaction_agreement", formula="average precision of the interactions against the gold interactions",
+         cost="none", kinds="pair, span", needs="gold, reference", **_sun)
 def interaction_agreement(ctx:Context,
-                          match:str="token_pairs", # token_pairs, exact or iou
-                          iou:float=.5,            # least overlap in both parts, for match="iou"
-                          cut:str="budget", overflow:str="truncate"):
+                          match:str="token_pairs",   # token_pairs, exact or iou
+                          iou:float=.5,              # least overlap in both parts, for match="iou"
+                          cut:str="budget",          # cut rankings at the budget of the whole span explanation; or none
+                          overflow:str="truncate"):  # truncate, floor or ceil
     "Average precision of the explanation's interactions against gold interactions"
     check_choice(match, ("token_pairs", "exact", "iou"), "matching rule")
-    ex, g = ctx.ex, ctx.gold
-    if ex.kind == "token": return Skip("a token explanation has no interactions")
-    order = ("pairs", "spans") if ex.kind == "pair" else ("spans", "pairs")
-    found = next(((k, getattr(g, k)) for k in order if g is not None and getattr(g, k) is not None), (None, None))
-    gold = _gold(ctx, found[1])
+    if ctx.ex.kind == "token": return Skip("a token explanation has no interactions")
+    gold = _gold_interactions(ctx)
     if isinstance(gold, Skip): return gold
-    if not len(ex): return Skip("empty explanation")
-    gold = {_as_spans(i, found[0][:-1]) for i in gold}
-    items = _within(ex, _cut(ctx, cut), overflow)
+    if not len(ctx.ex): return Skip("empty explanation")
+    items = _within(ctx.ex, _cut(ctx, cut), overflow)
     if match == "token_pairs":
-        gold, items = set(_explode((i, 1.) for i in gold)), list(_explode(items).items())
+        gold = set(_explode((i, 1.) for i in gold))
+        items = list(_explode(items).items())
     hits = _iou_hits(items, gold, iou) if match == "iou" else [i in gold for i, _ in items]
-    return _flag(ctx, average_precision([s for _, s in items], hits, len(gold)), cut)
+    value = average_precision([s for _, s in items], hits, len(gold))
+    return _flag(ctx, value, cut)
 
 # %% ../../nbs/31_unified.ipynb #345ff48c
 def entropy(scores) -> float: # in nats
     "Entropy of absolute scores taken as shares"
-    a = np.abs(np.asarray(scores, float)); a = a[a > 0]
+    a = np.abs(np.asarray(scores, float))
+    a = a[a > 0]
     if len(a) == 0: return Skip("all scores are zero")
     p = a/a.sum()
     return max(0., float(-(p*np.log(p)).sum()))
 
-def complexity_items(ctx:Context) -> int:
-    "How many items count: those of the span explanation, at most all"
-    ref = _reference(ctx)
-    return len(ctx.ex) if ref is None else min(len(ref), len(ctx.ex))
+def complexity_items(ctx:Context,
+                     k:int|None=None, # as many as this; default: as many as the span explanation has
+                    ) -> int:
+    "How many items count, at most all"
+    if k is None:
+        ref = _reference(ctx)
+        k = len(ctx.ex) if ref is None else len(ref)
+    return min(k, len(ctx.ex))
 
-@metrics("complexity", paper="Sun et al. 2025", formula="-sum_i P_i ln P_i, P_i = |a_i| / sum_j |a_j| over the top k_x items", direction="lower", range="[0, ln k_x]", cost="none",
-         kinds="token, pair, span", needs="reference")
+_complexity = dict(paper="Sun et al. 2025", direction="lower", range="[0, ln k_x]", cost="none",
+                   kinds="token, pair, span", needs="reference")
+
+@metrics("complexity", formula="-sum_i P_i ln P_i, P_i = |a_i| / sum_j |a_j| over the top k_x items", **_complexity)
 def complexity(ctx:Context,
                k:int|None=None,       # items that count; default: as many as the span explanation has
                order:str="signed",    # which items are on top: by signed or absolute score
                all_zero:str="skip"):  # scores that are all zero: skip, or upper (ln k)
     "Entropy of the scores of the top items"
-    check_choice(order, ("signed", "absolute"), "order"); check_choice(all_zero, ("skip", "upper"), "rule for zero scores")
-    k = complexity_items(ctx) if k is None else min(k, len(ctx.ex))
+    check_choice(order, ("signed", "absolute"), "order")
+    check_choice(all_zero, ("skip", "upper"), "rule for zero scores")
+    k = complexity_items(ctx, k)
     if k == 0: return Skip("empty explanation" if not len(ctx.ex) else "empty span explanation")
     s = ctx.ex.scores if order == "signed" else np.sort(np.abs(ctx.ex.scores))[::-1]
     e = entropy(s[:k])
-    return Noted(math.log(k), "all scores are zero") if isinstance(e, Skip) and all_zero == "upper" else e
+    if isinstance(e, Skip) and all_zero == "upper": return Noted(math.log(k), e.note)
+    return e
 
 # %% ../../nbs/31_unified.ipynb #fdd8d9f9
 def random_entropy(k:int, draws:int=1000, seed:int=0) -> float:
     "Mean entropy of `k` uniform scores"
-    a = np.random.default_rng(seed).random((draws, k)); p = a/a.sum(1, keepdims=True)
+    a = np.random.default_rng(seed).random((draws, k))
+    p = a/a.sum(1, keepdims=True)
     return float(-(p*np.log(np.where(p > 0, p, 1))).sum(1).mean())
 
-@metrics("complexity_upper", paper="Sun et al. 2025", formula="ln k_x", direction="lower", range="[0, ln k_x]", cost="none", kinds="token, pair, span", needs="reference")
+@metrics("complexity_upper", formula="ln k_x", **_complexity)
 def complexity_upper(ctx:Context, k:int|None=None):
     "Entropy of equal scores"
-    k = complexity_items(ctx) if k is None else min(k, len(ctx.ex))
+    k = complexity_items(ctx, k)
     return math.log(k) if k else Skip("empty explanation")
 
-@metrics("complexity_random", paper="Sun et al. 2025", formula="mean entropy of k_x uniform scores", direction="lower", range="[0, ln k_x]", cost="none", kinds="token, pair, span", needs="reference")
+@metrics("complexity_random", formula="mean entropy of k_x uniform scores", **_complexity)
 def complexity_random(ctx:Context, k:int|None=None, draws:int=100):
     "Entropy of uniform random scores"
-    k = complexity_items(ctx) if k is None else min(k, len(ctx.ex))
+    k = complexity_items(ctx, k)
     return random_entropy(k, draws, own_seed(ctx, "complexity")) if k else Skip("empty explanation")
