@@ -108,8 +108,9 @@ def test_rank_agreement_knows_directions():
     turned = table(60)
     turned.loc[turned.metric == "suff", "direction"] = "higher"
     assert rank_agreement(turned).loc["comp", "suff"] == -1
-    m = pd.DataFrame([dict(method=k, metric=c, value=v, direction="higher") for c,
-                      vs in (("a", (1, 2, 2, 4)), ("b", (1, 3, 2, 2))) for k, v in zip("wxyz", vs)])
+    values = dict(a=(1, 2, 2, 4), b=(1, 3, 2, 2))
+    m = pd.DataFrame([dict(method=k, metric=c, value=v, direction="higher")
+                      for c, vs in values.items() for k, v in zip("wxyz", vs)])
     assert rank_agreement(m).loc["a", "b"] == pytest.approx(stats.kendalltau((1, 2, 2, 4), (1, 3, 2, 2)).statistic)
 
 def test_diagnosticity_table():

@@ -1,5 +1,5 @@
 "Zhao and Aletras: zeroing, soft variants, model seeds, profiles; models without a mask token; one check of options"
-import json
+import itertools, json
 
 import numpy as np
 import pandas as pd
@@ -158,11 +158,12 @@ def test_soft_variants_run_and_differ():
 # several model seeds
 def seeded(n=30, k=3):
     rng = np.random.default_rng(0)
+    methods = (("good", .4), ("fair", .1), ("random", 0.), ("random", 0.))
+    judged = (("up", 1, "higher"), ("down", -1, "lower"))
+    cells = itertools.product(range(n), range(k), methods, judged)
     return pd.DataFrame([dict(dataset="ab"[i % 2], instance=f"x{i}", model_seed=s, method=m, metric=q, part="",
                               direction=d, value=sign*(gain + .1*s + rng.normal(0, .2)))
-                         for i in range(n) for s in range(k) for m,
-                         gain in (("good", .4), ("fair", .1), ("random", 0.), ("random", 0.)) for q, sign,
-                         d in (("up", 1, "higher"), ("down", -1, "lower"))])
+                         for i, s, (m, gain), (q, sign, d) in cells])
 
 def test_pairs_are_formed_within_a_seed():
     df = seeded()

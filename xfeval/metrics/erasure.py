@@ -35,7 +35,7 @@ def decile_rationales(ctx:Context,
                       only_positive:bool=True,   # keep only positive scores
                       percent_of:str="all",      # all words, or only the positive ones
                       dedup:bool=True,           # drop a rationale equal to the one before
-                      as_coded:bool=False,       # order ties and round percentages as ferret's code does
+                      as_coded:bool=False,       # order ties as ferret's code does
                      ) -> list: # tuples of words
     "The growing rationales of ferret's AOPC"
     check_choice(percent_of, ("all", "positive"), "base of percentages")
@@ -44,18 +44,13 @@ def decile_rationales(ctx:Context,
     positive = [w for w in order if s[w] > 0]
     words = positive if only_positive else list(order)
     n = ctx.n if percent_of == "all" else len(positive)
-    sizes = _coded_sizes(n, steps) if as_coded else [k*n//steps for k in range(1, steps+1)]
+    sizes = [k*n//steps for k in range(1, steps+1)]
     out = [tuple(words[:k]) for k in sizes if k > 0]
     return [r for i, r in enumerate(out) if not (dedup and i and r == out[i-1])]
 
 def coded_order(ctx:Context) -> tuple: # words, best first
     "The words in the order of ferret's code: NumPy's `argsort` turned around, scores not rounded"
     return tuple(ctx.players[np.argsort(importance(ctx))[::-1]].tolist())
-
-def _coded_sizes(n, steps):
-    "How many words each percentage means in ferret's code: products of floating point numbers, cut off"
-    shares = np.arange(1/steps, 1+1/steps, 1/steps)
-    return [int(share*n) for share in shares if int(share*n) <= n]
 
 # %% ../../nbs/32_erasure.ipynb #df422177
 _flat = dict(kinds="token; pair, span flattened")
@@ -70,7 +65,7 @@ def aopc_comprehensiveness(ctx:Context,
                            percent_of:str="all",    # all words, or only the positive ones
                            dedup:bool=True,         # drop a rationale equal to the one before
                            absent:str="delete",
-                           as_coded:bool=False):    # ties and percentages as in ferret's code
+                           as_coded:bool=False):    # order ties as ferret's code does
     "ferret's comprehensiveness: mean drop without the top words"
     if why := unusable(ctx): return Skip(why)
     sets = decile_rationales(ctx, steps, only_positive, percent_of, dedup, as_coded)
@@ -86,7 +81,7 @@ def aopc_sufficiency(ctx:Context,
                      percent_of:str="all",    # all words, or only the positive ones
                      dedup:bool=True,         # drop a rationale equal to the one before
                      absent:str="delete",
-                     as_coded:bool=False):    # ties and percentages as in ferret's code
+                     as_coded:bool=False):    # order ties as ferret's code does
     "ferret's sufficiency: mean drop with only the top words"
     if why := unusable(ctx): return Skip(why)
     sets = decile_rationales(ctx, steps, only_positive, percent_of, dedup, as_coded)
@@ -105,14 +100,14 @@ def leave_one_out(ctx:Context, absent:str="delete"):
 
 def _loo_correlation(ctx, correlation, absent, rounded=True):
     "Correlation of scores and drops, or why there is none"
+    def seen(v): return np.round(v, 6) if rounded else v
     if why := unusable(ctx): return Skip(why)
     s = importance(ctx)
-    if rounded: s = np.round(s, 6)
     if ctx.n < 2: return Skip("one word")
-    if np.ptp(s) == 0: return Skip("constant scores")
+    if np.ptp(seen(s)) == 0: return Skip("constant scores")
     d = yield from leave_one_out(ctx, absent)
-    if rounded: d = np.round(d, 6)
-    if np.ptp(d) == 0: return Skip("constant leave-one-out drops")
+    if np.ptp(seen(d)) == 0: return Skip("constant leave-one-out drops")
+    if correlation != "pearson": s, d = seen(s), seen(d) # only ranks need rounding
     return float(_correlations[correlation](s, d)[0])
 
 @metrics("taucorr_loo", paper="Attanasio et al. 2023 (ferret)", **_loo,
