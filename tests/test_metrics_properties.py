@@ -297,9 +297,10 @@ def test_captum_sensitivity():
     captum = pytest.importorskip("captum.metrics")
     x = torch.tensor([[.5, -.1, .2, .3]], dtype=torch.double)
     noise = .02*torch.tensor(np.random.default_rng(0).normal(size=(6, 4)))
-    def explained(inputs, **kw): return (inputs**3 + inputs).reshape(-1, 4)
+    def explained(x): return x**3 + x
+    def in_tuples(inputs): return (explained(inputs[0] if isinstance(inputs, tuple) else inputs),)
     def perturbed(inputs): return inputs + noise[:len(inputs)]
-    theirs = captum.sensitivity_max(explained, x, perturb_func=perturbed, n_perturb_samples=6)
+    theirs = captum.sensitivity_max(in_tuples, x, perturb_func=perturbed, n_perturb_samples=6)
     ctx = tokens(explained(x)[0].tolist())
     near = tuple(Explanation.from_scores(ctx.instance, e.tolist()) for e in explained(x + noise))
     assert score("sensitivity", replace(ctx, neighbours=near))["max"] == pytest.approx(float(theirs), rel=1e-9)
