@@ -4,12 +4,11 @@
 
 # %% auto #0
 __all__ = ['marks', 'forms', 'chosen_units', 'Augmented', 'plain', 'with_symbols', 'with_text', 'augment', 'agent_budget',
-           'read_augmented', 'marks_known', 'trivial_explanation', 'Agent', 'new_agent', 'split_texts', 'macro_f1',
-           'run_agents', 'agent_table']
+           'read_augmented', 'marks_known', 'trivial_explanation', 'Agent', 'new_agent', 'same_weights', 'split_texts',
+           'macro_f1', 'run_agents', 'agent_table']
 
 # %% ../../nbs/38_agents.ipynb #58442a48
 import copy, math, threading
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -18,33 +17,40 @@ import torch
 from torch import nn
 
 from ..core import Explanation, Instance, check_choice, fingerprint, item_words, kinds, seed_for
-from ..models import Batch, Classifier, longest_first, _match_init
+from ..models import Batch, Classifier, _match_init
 from .training import Lesson, Recipe, predict_all, resamples, run_lessons, train_together
 
 # %% ../../nbs/38_agents.ipynb #96f5c2b9
-def _runs(words): # maximal stretches of consecutive indices
+def _runs(words):
+    "Maximal stretches of consecutive indices"
     out = []
     for w in sorted(words):
         if out and w == out[-1][-1]+1: out[-1].append(w)
         else: out.append([w])
     return [tuple(r) for r in out]
 
-def _members(item, kind): # the words of each member of an item
+def _members(item, kind):
+    "The words of each member of an item"
     if kind == "token": return [(item,)]
-    return [(i,) for i in item] if kind == "pair" else [tuple(range(a, b+1)) for a, b in item]
+    if kind == "pair": return [(i,) for i in item]
+    return [tuple(range(a, b+1)) for a, b in item]
 
-def chosen_units(ex:Explanation, k:int=1, # first items
+def chosen_units(ex:Explanation,
+                 k:int=1,                 # first items
                  theta:int|None=None,     # or as many as fit this number of words
                  overflow:str="truncate", # an item that does not fit: truncate, floor or ceil
                 ) -> list: # per item, its members, each a tuple of words
     "What of an explanation is shown"
     check_choice(overflow, ("truncate", "floor", "ceil"), "budget rule")
     if theta is None: return [_members(i, ex.kind) for i in ex.items[:k]]
-    allowed, out, got = set(ex.take(theta, overflow)), [], set()
+    allowed, got, out = set(ex.take(theta, overflow)), set(), []
     for i in ex.items:
-        if len(got) >= theta or not set(item_words(i, ex.kind)) & allowed or (overflow == "floor" and not set(item_words(i, ex.kind)) <= allowed): break
+        words = set(item_words(i, ex.kind))
+        cut_off = overflow == "floor" and not words <= allowed
+        if len(got) >= theta or not words & allowed or cut_off: break
         members = [r for m in _members(i, ex.kind) for r in _runs(set(m) & allowed)]
-        got |= {w for m in members for w in m}; out.append(members)
+        got |= {w for m in members for w in m}
+        out.append(members)
     return out
 
 # %% ../../nbs/38_agents.ipynb #bbb08edd
@@ -56,87 +62,132 @@ class Augmented:
     "A text with its explanation written into it"
     parts: tuple        # one or two strings, words separated by spaces
     tail: str|None=None # appended after the last part
+
     def string(self, sep:str="[SEP]") -> str:
         "Everything in one line"
-        return f" {sep} ".join([*self.parts, *([self.tail] if self.tail else [])])
+        tail = [self.tail] if self.tail else []
+        return f" {sep} ".join([*self.parts, *tail])
 
 def plain(x:Instance) -> Augmented:
     "The text alone"
     return Augmented(tuple(" ".join(p) for p in x.parts))
 
-def with_symbols(x:Instance, units, # what `chosen_units` made
-                 quotes:str="single") -> Augmented:
-    "The text with each unit between quotes, followed by its ranks"
-    a, b = marks[check_choice(quotes, marks, "quotes")]
+def _ranks_of_stretches(units):
+    "{(first, last word): ranks}, short stretches first, so that a longer one encloses their marks"
     ranks = {}
     for r, members in enumerate(units, 1):
         for m in members: ranks.setdefault((m[0], m[-1]), []).append(str(r))
+    def shortest_first(pair):
+        (first, last), _ = pair
+        return last-first, (first, last)
+    return sorted(ranks.items(), key=shortest_first)
+
+def with_symbols(x:Instance,
+                 units, # what `chosen_units` made
+                 quotes:str="single") -> Augmented:
+    "The text with each unit between quotes, followed by its ranks"
+    opening, closing = marks[check_choice(quotes, marks, "quotes")]
     words = list(x.words)
-    for (s, e), rs in sorted(ranks.items(), key=lambda u: (u[0][1]-u[0][0], u[0])):
-        words[s] = f"{a} {words[s]}"; words[e] = f"{words[e]} {b} {','.join(rs)}"
+    for (first, last), ranks in _ranks_of_stretches(units):
+        words[first] = f"{opening} {words[first]}"
+        words[last] = f"{words[last]} {closing} {','.join(ranks)}"
     cut = np.cumsum((0, *x.sizes))
     return Augmented(tuple(" ".join(words[i:j]) for i, j in zip(cut[:-1], cut[1:])))
 
 def with_text(x:Instance, units) -> Augmented:
     "The text with the units appended, best first"
-    return Augmented(plain(x).parts, "; ".join(", ".join(" ".join(x.words[w] for w in m) for m in members) for members in units) or None)
+    def say(members): return ", ".join(" ".join(x.words[w] for w in m) for m in members)
+    tail = "; ".join(say(members) for members in units)
+    return Augmented(plain(x).parts, tail or None)
 
-def augment(ex:Explanation, form:str="symbol", k:int=1, theta:int|None=None, quotes:str="single", overflow:str="truncate") -> Augmented:
+def augment(ex:Explanation, form:str="symbol", k:int=1, theta:int|None=None,
+            quotes:str="single", overflow:str="truncate") -> Augmented:
     "The text of an explanation with the explanation in it"
     check_choice(form, forms, "form of insertion")
     units = chosen_units(ex, k, theta, overflow)
-    return with_symbols(ex.instance, units, quotes) if form == "symbol" else with_text(ex.instance, units)
+    if form == "text": return with_text(ex.instance, units)
+    return with_symbols(ex.instance, units, quotes)
 
 # %% ../../nbs/38_agents.ipynb #c19550eb
-def agent_budget(ex:Explanation, reference:Explanation|None=None, # span explanation of the same technique
-                 k:int=1, theta:int|None=None) -> int|None:       # None: the first k items themselves
+def agent_budget(ex:Explanation,
+                 reference:Explanation|None=None, # span explanation of the same technique
+                 k:int=1,
+                 theta:int|None=None, # given: this, for all
+                ) -> int|None: # None: the first k items themselves
     "How many words of an explanation are shown"
     if theta is not None: return theta
     if ex.kind == "span": return None
-    if reference is None: raise ValueError(f"no span explanation with base {ex.base!r} for instance {ex.instance.id!r}: the budget of {ex.kind} explanations comes from it (or give theta)")
+    if reference is None:
+        raise ValueError(f"no span explanation with base {ex.base!r} for instance {ex.instance.id!r}: "
+                         f"the budget of {ex.kind} explanations comes from it (or give theta)")
     return reference.theta(k)
 
 # %% ../../nbs/38_agents.ipynb #06fa9ca5
 def _separator(clf):
+    "What stands between text and appended explanation; a tokenizer without separator gets a semicolon"
     t = clf.tokenizer
-    return next((i for i in (t.sep_token_id, t.eos_token_id) if i is not None), None) or clf._tk.token_to_id(";")
+    known = [i for i in (t.sep_token_id, t.eos_token_id) if i is not None]
+    return (known[0] if known else None) or clf._tk.token_to_id(";")
+
+def _subwords(clf, s): return list(clf._tk.encode(s, add_special_tokens=False).ids)
+
+def _cut_parts(parts, surplus):
+    "Drop `surplus` sub-words, from the end of part 1 first"
+    out = []
+    for p in parts:
+        drop = min(len(p), surplus)
+        out.append(p[:len(p)-drop])
+        surplus -= drop
+    return out
 
 def read_augmented(clf:Classifier, a:Augmented) -> tuple: # ids, segment numbers, sub-words that did not fit
     "An augmented text as the architecture of `clf` reads it"
-    sub = lambda s: list(clf._tk.encode(s, add_special_tokens=False).ids)
-    t, parts = clf.templates[len(a.parts)], [sub(p) for p in a.parts]
-    tail = [_separator(clf), *sub(" "+a.tail)] if a.tail else []
-    room = clf.max_length - t.n_special; tail = tail[:room]; over = max(0, sum(map(len, parts)) + len(tail) - room); cut = over
-    for i, p in enumerate(parts):
-        drop = min(len(p), cut); parts[i] = p[:len(p)-drop]; cut -= drop
+    t, parts = clf.templates[len(a.parts)], [_subwords(clf, p) for p in a.parts]
+    tail = [_separator(clf), *_subwords(clf, " "+a.tail)] if a.tail else []
+    room = clf.max_length - t.n_special
+    tail = tail[:room]
+    over = max(0, sum(map(len, parts)) + len(tail) - room)
+    parts = _cut_parts(parts, over)
     parts[-1] = parts[-1] + tail
     ids, types = [], []
     for i, gap in enumerate(t.gaps):
-        ids += gap; types += t.gap_types[i]
-        if i < len(parts): ids += parts[i]; types += [t.part_types[i]]*len(parts[i])
+        ids += gap
+        types += t.gap_types[i]
+        if i < len(parts):
+            ids += parts[i]
+            types += [t.part_types[i]]*len(parts[i])
     return ids, types, over
 
 # %% ../../nbs/38_agents.ipynb #1d55886e
 def marks_known(clf:Classifier, form:str="symbol", quotes:str="single") -> bool:
     "Does the tokenizer know the marks of a form, or would they all become the unknown token?"
-    a, b = marks[check_choice(quotes, marks, "quotes")]
-    return clf.tokenizer.unk_token_id not in clf._tk.encode(f"{a} {b} 1 2 3 , ;" if check_choice(form, forms, "form of insertion") == "symbol" else ", ;", add_special_tokens=False).ids
+    opening, closing = marks[check_choice(quotes, marks, "quotes")]
+    symbol = check_choice(form, forms, "form of insertion") == "symbol"
+    text = f"{opening} {closing} 1 2 3 , ;" if symbol else ", ;"
+    return clf.tokenizer.unk_token_id not in _subwords(clf, text)
 
 # %% ../../nbs/38_agents.ipynb #6ed0aae7
-def _block(words, c, m): # block c of m words
-    m = min(max(m, 1), len(words)); at = min(c*m, len(words)-m)
+def _block(words, c, m):
+    "Block c of m words; the last block where the words run out"
+    m = min(max(m, 1), len(words))
+    at = min(c*m, len(words)-m)
     return words[at:at+m]
 
-def trivial_explanation(x:Instance, c:int, # number of the class
+def _trivial_items(x, c, kind, theta):
+    "Items that depend on the class alone"
+    words = x.explained.tolist()
+    if kind == "token": return _block(words, c, theta)
+    one, two = ([w for w in words if x.part_of[w] == p] for p in (0, 1))
+    if not two: raise ValueError(f"{kind} explanations need two parts, instance {x.id!r} has one")
+    one, two = _block(one, c, -(-theta//2)), _block(two, c, theta//2)
+    if kind == "span": return [((one[0], one[-1]), (two[0], two[-1]))]
+    return list(zip(one, two + two[-1:]*(len(one)-len(two))))
+
+def trivial_explanation(x:Instance,
+                        c:int, # number of the class
                         kind:str="token", theta:int=4) -> Explanation:
     "An explanation that gives away the class and nothing else"
-    check_choice(kind, kinds, "kind of explanation"); words = x.explained.tolist()
-    if kind == "token": items = _block(words, c, theta)
-    else:
-        one, two = ([w for w in words if x.part_of[w] == p] for p in (0, 1))
-        if not two: raise ValueError(f"{kind} explanations need two parts, instance {x.id!r} has one")
-        one, two = _block(one, c, -(-theta//2)), _block(two, c, theta//2)
-        items = [((one[0], one[-1]), (two[0], two[-1]))] if kind == "span" else list(zip(one, two + two[-1:]*(len(one)-len(two))))
+    items = _trivial_items(x, c, check_choice(kind, kinds, "kind of explanation"), theta)
     return Explanation(x, kind, items, np.arange(len(items), 0, -1.), "trivial")
 
 # %% ../../nbs/38_agents.ipynb #45e7e828
@@ -144,87 +195,158 @@ class Agent(nn.Module):
     "A model of a given architecture that reads augmented texts"
     def __init__(self, clf:Classifier, model,
                  together:bool=False): # to be trained in a stack: attention masks are then written out in full
-        super().__init__(); self.model, self.together = model, together
+        super().__init__()
+        self.model, self.together = model, together
         model.set_attn_implementation("eager" if together else clf.attn)
-        c = copy.copy(clf); c.model = model; self.__dict__["clf"] = c
+        reader = copy.copy(clf)
+        reader.model = model
+        self.__dict__["clf"] = reader # not a submodule: its model is already one
+
     def forward(self, ids, types, mask):
         "Logits; texts are padded on the right"
         b = Batch(ids, types, mask.long(), mask.sum(-1)-1, [], None, None)
         return self.clf._run(b, None, torch.zeros(ids.shape) if self.together else None)
 
+# %% ../../nbs/38_agents.ipynb #f72c9e92
 _one_at_a_time = threading.Lock()
 
 def new_agent(clf:Classifier, seed:int=0,
               start="fresh",       # fresh, embeddings, or a `Classifier` whose body is the start
               init:str="default",  # of what is new: default, or matching (equal words attend to each other)
-              together:bool=False) -> Agent:
+              together:bool=False,
+              frozen=(),           # names of parameters of the body that are not trained
+             ) -> Agent:
     "An untrained agent of the architecture of `clf`"
     if not isinstance(start, Classifier): check_choice(start, ("fresh", "embeddings"), "start of an agent")
     check_choice(init, ("default", "matching"), "initialisation")
-    if clf.model is None: raise ValueError(f"{clf.name} is only a function: its architecture is unknown, so no agent can share it")
+    if clf.model is None:
+        raise ValueError(f"{clf.name} is only a function: its architecture is unknown, so no agent can share it")
     with _one_at_a_time, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(seed, "agent") % 2**32)
-        config = copy.deepcopy(clf.model.config); model = type(clf.model)(config).eval()
+        model = type(clf.model)(copy.deepcopy(clf.model.config)).eval()
         if init == "matching": _match_init(model)
-        if start == "embeddings": model.get_input_embeddings().weight.data.copy_(clf.model.get_input_embeddings().weight)
-        if isinstance(start, Classifier): model.base_model.load_state_dict(start.model.base_model.state_dict())
+    if start == "embeddings":
+        model.get_input_embeddings().weight.data.copy_(clf.model.get_input_embeddings().weight)
+    if isinstance(start, Classifier): model.base_model.load_state_dict(start.model.base_model.state_dict())
+    body = dict(model.base_model.named_parameters())
+    for name in frozen: body[check_choice(name, body, "parameter to freeze")].requires_grad_(False)
     return Agent(clf, model, together)
+
+def same_weights(a:Classifier, b:Classifier) -> list: # names of parameters of the body
+    "What two models of one architecture have in common"
+    theirs = dict(b.model.base_model.named_parameters())
+    return [k for k, v in a.model.base_model.named_parameters() if torch.equal(v, theirs[k])]
 
 # %% ../../nbs/38_agents.ipynb #f634268e
 def split_texts(n:int, shares=(.8, .1, .1), seed:int=0) -> tuple: # three index arrays
     "A random division into train, development and test"
-    if len(shares) != 3 or min(shares) <= 0 or abs(sum(shares)-1) > 1e-9: raise ValueError(f"shares must be three positive numbers that sum to 1, got {shares}")
-    p = np.random.default_rng(seed_for(seed, "division of texts")).permutation(n); a = round(shares[0]*n); b = a + round(shares[1]*n)
+    if len(shares) != 3 or min(shares) <= 0 or abs(sum(shares)-1) > 1e-9:
+        raise ValueError(f"shares must be three positive numbers that sum to 1, got {shares}")
+    p = np.random.default_rng(seed_for(seed, "division of texts")).permutation(n)
+    a = round(shares[0]*n)
+    b = a + round(shares[1]*n)
     if not 0 < a < b < n: raise ValueError(f"{n} texts cannot be divided into {shares}: a part would be empty")
     return p[:a], p[a:b], p[b:]
 
-def _grouped(explanations): # {(kind, method): {instance: explanation}}, instances in order
+def _grouped(explanations):
+    "{(kind, method): {instance: explanation}} and the instances in order; complains if one is missing"
     groups, order = {}, {}
     for e in explanations:
-        g = groups.setdefault((e.kind, e.method), {}); order[e.instance] = None
+        g = groups.setdefault((e.kind, e.method), {})
+        order[e.instance] = None
         if e.instance in g: raise ValueError(f"two {e.kind} explanations of {e.instance.id!r} by {e.method}")
         g[e.instance] = e
     for (kind, method), g in groups.items():
         missing = [x.id for x in order if x not in g]
-        if missing: raise ValueError(f"{kind} explanations by {method} are missing for {len(missing)} of {len(order)} texts, {missing[0]!r} for instance")
+        if missing:
+            raise ValueError(f"{kind} explanations by {method} are missing for {len(missing)} of {len(order)} texts, "
+                             f"{missing[0]!r} for instance")
     return groups, list(order)
 
-def _said(clf, xs, teacher): # class numbers
+def _said(clf, xs, teacher):
+    "What the agents have to predict, as class numbers"
     if check_choice(teacher, ("model", "gold"), "teacher") == "model": return clf.predict(xs).argmax(1)
     return np.array([clf.index(x.label) for x in xs])
 
-def _agent_texts(clf, explanations, form, k, quotes, overflow, theta, trivial, teacher): # {(kind, method, base): [Augmented]}
-    groups, xs = _grouped(explanations); said = _said(clf, xs, teacher)
+# %% ../../nbs/38_agents.ipynb #81920478
+def _trivial_texts(xs, said, kind, budgets, form, quotes, overflow):
+    "Texts with the trivial explanation, as long as the mean of `budgets[instance]`"
+    least, k = (1, 10**6) if kind == "token" else (2, 1 if kind == "span" else 10**6)
+    def one(x, c):
+        words = max(least, round(np.mean(budgets[x])))
+        return augment(trivial_explanation(x, int(c), kind, words), form, k, None, quotes, overflow)
+    return [one(x, c) for x, c in zip(xs, said)]
+
+def _agent_texts(clf, explanations, bare, form, k, quotes, overflow, theta, trivial, teacher):
+    "The instances, what was said about them, and {(kind, method, base): [Augmented]}"
+    groups, xs = _grouped(explanations)
+    xs = xs or list(bare)
+    said = _said(clf, xs, teacher)
     spans = {(e.instance, e.base): e for e in explanations if e.kind == "span"}
-    out = {("none", "none", ""): [plain(x) for x in xs]}; budget = {}
+    texts, budgets = {("none", "none", ""): [plain(x) for x in xs]}, {}
     for (kind, method), g in groups.items():
-        t = [agent_budget(g[x], spans.get((x, g[x].base)), k, theta) for x in xs]
-        out[kind, method, g[xs[0]].base] = [augment(g[x], form, k, b, quotes, overflow) for x, b in zip(xs, t)]
-        for x, b in zip(xs, t): budget.setdefault(kind, {}).setdefault(x, []).append(g[x].theta(k) if b is None else b)
-    for kind in budget if trivial else ():
-        mean = {x: max(2 if kind != "token" else 1, round(np.mean(b))) for x, b in budget[kind].items()}
-        out[kind, "trivial", "trivial"] = [augment(trivial_explanation(x, int(c), kind, mean[x]), form, 10**6 if kind != "span" else 1, None, quotes, overflow) for x, c in zip(xs, said)]
-    return xs, said, out
+        thetas = [agent_budget(g[x], spans.get((x, g[x].base)), k, theta) for x in xs]
+        texts[kind, method, g[xs[0]].base] = [augment(g[x], form, k, t, quotes, overflow) for x, t in zip(xs, thetas)]
+        for x, t in zip(xs, thetas):
+            shown = g[x].theta(k) if t is None else t
+            budgets.setdefault(kind, {}).setdefault(x, []).append(shown)
+    for kind in budgets if trivial else ():
+        made = _trivial_texts(xs, said, kind, budgets[kind], form, quotes, overflow)
+        texts[kind, "trivial", "trivial"] = made
+    return xs, said, texts
 
 def _tensors(clf, texts, y):
-    read = [read_augmented(clf, a) for a in texts]; T = max(len(i) for i, _, _ in read); fill = clf._fill
-    pad = lambda rows, v: torch.tensor([list(r)+[v]*(T-len(r)) for r in rows])
-    return dict(ids=pad([r[0] for r in read], fill), types=pad([r[1] for r in read], 0), mask=torch.arange(T) < torch.tensor([len(r[0]) for r in read])[:, None], y=torch.tensor(y)), sum(r[2] > 0 for r in read)
+    "Texts as tensors, and how many of them were cut"
+    read = [read_augmented(clf, a) for a in texts]
+    n = [len(ids) for ids, _, _ in read]
+    T = max(n)
+    def pad(column, fill): return torch.tensor([list(r[column]) + [fill]*(T-len(r[column])) for r in read])
+    tensors = dict(ids=pad(0, clf._fill), types=pad(1, 0),
+                   mask=torch.arange(T) < torch.tensor(n)[:, None], y=torch.tensor(y))
+    return tensors, sum(over > 0 for _, _, over in read)
 
 # %% ../../nbs/38_agents.ipynb #8e111d2d
 def macro_f1(y, p) -> float: # class numbers
     "Mean F1 over the classes that occur"
     y, p = np.asarray(y), np.asarray(p)
-    f = [2*((y == c) & (p == c)).sum()/((y == c).sum() + (p == c).sum()) for c in np.union1d(y, p)]
-    return float(np.mean(f))
+    def f1(c): return 2*((y == c) & (p == c)).sum()/((y == c).sum() + (p == c).sum())
+    return float(np.mean([f1(c) for c in np.union1d(y, p)]))
 
 _agent_seq = ("ids", "types", "mask")
 def _agent_loss(call, b): return nn.functional.cross_entropy(call(b["ids"], b["types"], b["mask"]), b["y"])
 def _agent_guess(call, b): return call(b["ids"], b["types"], b["mask"]).argmax(-1)
 def _agent_score(p, d): return macro_f1(d["y"].numpy(), p)
 
+def _padded(d, length, fill):
+    "Tensors of one agent, filled up to a common length"
+    def longer(k, v): return nn.functional.pad(v, (0, length-v.shape[1]), value=fill if k == "ids" else 0)
+    return {k: longer(k, v) if k in _agent_seq else v for k, v in d.items()}
+
+def _train_agents(lessons):
+    "Train agents of one shape and let them predict their test texts"
+    what = [l.what for l in lessons]
+    seeds, together = [w["seed"] for w in what], what[0]["together"]
+    parts = []
+    for i in range(3):
+        longest = max(w["data"][i]["ids"].shape[1] for w in what)
+        parts.append([_padded(w["data"][i], longest, w["clf"]._fill) for w in what])
+    train, dev, test = parts
+    agents = [new_agent(w["clf"], w["seed"], w["start"], w["init"], together, w["frozen"]) for w in what]
+    stack, info = train_together(agents, train, _agent_loss, seeds, what[0]["recipe"], dev, _agent_guess,
+                                 _agent_score, seq=_agent_seq, together=together)
+    predicted = predict_all(stack, test, _agent_guess, seq=_agent_seq)
+    return [dict(i, predictions=p.tolist()) for i, p in zip(info, predicted)]
+
+# %% ../../nbs/38_agents.ipynb #6d477486
+def _agent_rows(clf, xs, texts, form, quotes):
+    "What is known of every agent before training: (augmented texts, row)"
+    known, bare = marks_known(clf, form, quotes), [plain(x).string() for x in xs]
+    for (kind, method, base), aug in texts.items():
+        changed = float(np.mean([a.string() != b for a, b in zip(aug, bare)]))
+        yield aug, dict(kind=kind, method=method, base=base, form=form, marks_known=known, inserted=changed)
+
 def run_agents(clf:Classifier,        # the explained model
-               explanations,          # of any kinds and methods, all of the same texts
+               explanations,          # of any kinds and methods, all of the same texts; none: give `texts`
                form:str="symbol",     # or text
                k:int=1,               # span interactions that set the budget
                theta:int|None=None,   # one budget for all instead
@@ -232,39 +354,49 @@ def run_agents(clf:Classifier,        # the explained model
                seeds=3,               # how many, or a list
                shares=(.8, .1, .1), split_seed:int=0,
                trivial:bool=True,     # also train agents with trivial explanations
-               teacher:str="model",   # whose labels the agents learn: the model's predictions, or gold labels where there is no trained model yet
-               start="fresh", init:str="default", recipe:Recipe=Recipe(epochs=8, lr=1e-3),
-               cache=None, threads:int=1, together:bool=False, shard:int=8, progress:bool=False) -> pd.DataFrame: # one row per agent and seed
+               teacher:str="model",   # whose labels the agents learn: the model's predictions, or gold labels
+               start="fresh", init:str="default", frozen=(), recipe:Recipe=Recipe(epochs=8, lr=1e-3),
+               cache=None, threads:int=1, together:bool=False, shard:int=8, progress:bool=False,
+               texts=(),              # instances, for agents without any explanation
+              ) -> pd.DataFrame: # one row per agent and seed
     "Train agents on the predictions of `clf`, with and without explanations"
-    check_choice(form, forms, "form of insertion"); check_choice(quotes, marks, "quotes"); seeds = range(seeds) if isinstance(seeds, int) else seeds
-    xs, said, texts = _agent_texts(clf, list(explanations), form, k, quotes, overflow, theta, trivial, teacher)
-    parts = split_texts(len(xs), shares, split_seed); lessons, rows = [], []
+    check_choice(form, forms, "form of insertion")
+    check_choice(quotes, marks, "quotes")
+    seeds = range(seeds) if isinstance(seeds, int) else seeds
+    xs, said, augmented = _agent_texts(clf, list(explanations), texts, form, k, quotes, overflow, theta,
+                                       trivial, teacher)
+    parts, lessons, rows = split_texts(len(xs), shares, split_seed), [], []
     begin = start.fingerprint if isinstance(start, Classifier) else start
-    for (kind, method, base), aug in texts.items():
-        data = [_tensors(clf, [aug[i] for i in ix], said[ix]) for ix in parts]; tensors = [d for d, _ in data]
-        what = fingerprint(clf.fingerprint, begin, init, asdict(recipe), *[v.numpy() for d in tensors for _, v in sorted(d.items())])
+    if frozen: begin = fingerprint(begin, sorted(frozen))
+    for aug, row in _agent_rows(clf, xs, augmented, form, quotes):
+        tensors, cut = zip(*[_tensors(clf, [aug[i] for i in ix], said[ix]) for ix in parts])
+        arrays = [v.numpy() for d in tensors for _, v in sorted(d.items())]
+        what = fingerprint(clf.fingerprint, begin, init, asdict(recipe), *arrays)
         for s in seeds:
             key = fingerprint(what, s)
-            lessons.append(Lesson(key, f"{len(parts[0])}" if together else key, dict(clf=clf, data=tensors, seed=s, start=start, init=init, recipe=recipe, together=together)))
-            rows.append(dict(kind=kind, method=method, base=base, form=form, seed=s, key=key, cut=sum(c for _, c in data), marks_known=marks_known(clf, form, quotes), inserted=float(np.mean([a.string() != plain(x).string() for a, x in zip(aug, xs)]))))
+            todo = dict(clf=clf, data=tensors, seed=s, start=start, init=init, frozen=tuple(frozen),
+                        recipe=recipe, together=together)
+            lessons.append(Lesson(key, f"{len(parts[0])}" if together else key, todo))
+            rows.append(dict(row, seed=s, key=key, cut=sum(cut)))
     done = run_lessons(lessons, _train_agents, cache, shard, threads, progress)
-    y = said[parts[2]]
-    for r in rows:
-        rec = done[r.pop("key")]; p = np.array(rec["predictions"])
-        r.update(sf=macro_f1(y, p), accuracy=float((p == y).mean()), best_epoch=rec["best"], stopped=rec["stopped"], predicted=p, said=y)
-    return pd.DataFrame(rows)
+    return _with_results(rows, done, said[parts[2]])
 
-def _train_agents(lessons):
-    w = [l.what for l in lessons]; T = [max(x["data"][i]["ids"].shape[1] for x in w) for i in range(3)]
-    def padded(d, t, fill): return {k: (nn.functional.pad(v, (0, t-v.shape[1]), value=fill if k == "ids" else 0) if k in _agent_seq else v) for k, v in d.items()}
-    data = [[padded(x["data"][i], T[i], x["clf"]._fill) for x in w] for i in range(3)]
-    stack, info = train_together([new_agent(x["clf"], x["seed"], x["start"], x["init"], x["together"]) for x in w], data[0], _agent_loss, [x["seed"] for x in w], w[0]["recipe"], data[1], _agent_guess, _agent_score, seq=_agent_seq, together=w[0]["together"])
-    return [dict(i, predictions=p.tolist()) for i, p in zip(info, predict_all(stack, data[2], _agent_guess, seq=_agent_seq))]
+def _with_results(rows, done, y):
+    "The rows with what each agent predicted, as a table"
+    for r in rows:
+        record = done[r.pop("key")]
+        p = np.array(record["predictions"])
+        r.update(sf=macro_f1(y, p), accuracy=float((p == y).mean()), best_epoch=record["best"],
+                 stopped=record["stopped"], predicted=p, said=y)
+    first = ["kind", "method", "base", "form", "seed", "cut", "marks_known", "inserted"]
+    return pd.DataFrame(rows)[first + [c for c in rows[0] if c not in first]]
 
 # %% ../../nbs/38_agents.ipynb #1182170d
-def _weighted_f1(said, predicted, classes, wi): # macro F1 of each resample and seed: (resamples, seeds)
-    hot = np.stack([(said == c)[:, None]*(predicted.T == d)[:, :] for c in range(classes) for d in range(classes)], -1).astype(float)
-    N = np.tensordot(wi, hot, (1, 0)).reshape(len(wi), len(predicted), classes, classes)
+def _weighted_f1(said, predicted, classes, weights):
+    "Macro F1 of every resample and seed, (resamples, seeds), from the weights of the texts"
+    confusions = [(said == c)[:, None]*(predicted.T == d)[:, :] for c in range(classes) for d in range(classes)]
+    N = np.tensordot(weights, np.stack(confusions, -1).astype(float), (1, 0))
+    N = N.reshape(len(weights), len(predicted), classes, classes)
     hit, total = np.einsum("rscc->rsc", N), N.sum(3) + N.sum(2)
     with np.errstate(invalid="ignore"): f = np.where(total > 0, 2*hit/total, np.nan)
     return np.nanmean(f, -1)
@@ -272,14 +404,21 @@ def _weighted_f1(said, predicted, classes, wi): # macro F1 of each resample and 
 def agent_table(runs:pd.DataFrame,  # what `run_agents` returns
                 level:float=.95, n_resamples:int=2000, seed:int=0) -> pd.DataFrame: # in points
     "SF and RSF of every agent, with intervals, and what a trivial explanation would gain"
-    group = {k: g.sort_values("seed") for k, g in runs.groupby(["kind", "method"], sort=False)}
-    if ("none", "none") not in group: raise ValueError("there is no agent without explanations to compare with")
-    y = runs.said.iloc[0]; P = {k: np.stack(g.predicted.tolist()) for k, g in group.items()}; classes = int(max(y.max(), max(p.max() for p in P.values())))+1
-    ws, wi = resamples(len(P["none", "none"]), len(y), n_resamples, seed)
-    boot = {k: (ws*_weighted_f1(y, p, classes, wi)).sum(1) for k, p in P.items()}; sf = {k: g.sf.mean() for k, g in group.items()}; zero = ("none", "none")
-    q = lambda v: np.quantile(v, [(1-level)/2, (1+level)/2])*100; rows = []
+    group, zero = {k: g.sort_values("seed") for k, g in runs.groupby(["kind", "method"], sort=False)}, ("none", "none")
+    if zero not in group: raise ValueError("there is no agent without explanations to compare with")
+    y, P = runs.said.iloc[0], {k: np.stack(g.predicted.tolist()) for k, g in group.items()}
+    classes = int(max(y.max(), max(p.max() for p in P.values())))+1
+    ws, wi = resamples(len(P[zero]), len(y), n_resamples, seed)
+    boot = {k: (ws*_weighted_f1(y, p, classes, wi)).sum(1) for k, p in P.items()}
+    sf = {k: g.sf.mean() for k, g in group.items()}
+    def interval(v): return np.quantile(v, [(1-level)/2, (1+level)/2])*100
+    rows = []
     for (kind, method), g in group.items():
-        lo, hi = q(boot[kind, method]); rlo, rhi = q(boot[kind, method]-boot[zero])
-        leak = sf[kind, "trivial"]-sf[zero] if (kind, "trivial") in sf and method != "trivial" else math.nan; rsf = sf[kind, method]-sf[zero]
-        rows.append(dict(kind=kind, method=method, sf=sf[kind, method]*100, sf_low=lo, sf_high=hi, rsf=rsf*100, rsf_low=rlo, rsf_high=rhi, trivial_rsf=leak*100, share_of_trivial=rsf/leak if leak > 0 else math.nan, seeds=len(g), n=len(y)))
+        lo, hi = interval(boot[kind, method])
+        rlo, rhi = interval(boot[kind, method]-boot[zero])
+        rsf, leak = sf[kind, method]-sf[zero], math.nan
+        if (kind, "trivial") in sf and method != "trivial": leak = sf[kind, "trivial"]-sf[zero]
+        rows.append(dict(kind=kind, method=method, sf=sf[kind, method]*100, sf_low=lo, sf_high=hi,
+                         rsf=rsf*100, rsf_low=rlo, rsf_high=rhi, trivial_rsf=leak*100,
+                         share_of_trivial=rsf/leak if leak > 0 else math.nan, seeds=len(g), n=len(y)))
     return pd.DataFrame(rows)

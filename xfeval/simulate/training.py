@@ -32,38 +32,47 @@ class Recipe:
     warmup: float = .1       # share of steps in which the rate grows
     schedule: str = "linear" # linear decay after the warm-up, or constant
     select: str = "best"     # keep the epoch that is best on the development set, or the last one
+
     def __post_init__(self):
-        check_choice(self.schedule, ("linear", "constant"), "schedule"); check_choice(self.select, ("best", "last"), "choice of epoch")
+        check_choice(self.schedule, ("linear", "constant"), "schedule")
+        check_choice(self.select, ("best", "last"), "choice of epoch")
         for k in ("epochs", "batch", "lr", "clip"):
             if not getattr(self, k) > 0: raise ValueError(f"{k} must be positive, got {getattr(self, k)}")
+
     def rate(self, step:int, steps:int) -> float: # factor on `lr`
         "The learning rate at a step, as a share of its peak"
         up = max(1, round(self.warmup*steps))
         if step < up: return (step+1)/up
-        return 1. if self.schedule == "constant" else max(0., (steps-step)/max(1, steps-up))
+        if self.schedule == "constant": return 1.
+        return max(0., (steps-step)/max(1, steps-up))
 
 # %% ../../nbs/38a_training.ipynb #b73f3c67
+def _shape(module): return {k: tuple(v.shape) for k, v in module.named_parameters()}
+def _at(tensors, i): return {k: v[i] for k, v in tensors.items()}
+
 class Stack:
     "Several modules of one shape"
-    def __init__(self, modules,            # at least one, all of one shape
-                 together:bool=True,       # one call for all, or a loop
-                ):
+    def __init__(self, modules,       # at least one, all of one shape
+                 together:bool=True): # one call for all, or a loop
         modules = list(modules)
         if not modules: raise ValueError("nothing to stack")
-        shape = lambda m: {k: tuple(v.shape) for k, v in m.named_parameters()}
         for i, m in enumerate(modules):
-            if shape(m) != shape(modules[0]): raise ValueError(f"module {i} has another shape than module 0: only equal shapes can be stacked")
+            if _shape(m) != _shape(modules[0]):
+                raise ValueError(f"module {i} has another shape than module 0: only equal shapes can be stacked")
         self.base, self.together, self.n = modules[0], together, len(modules)
         self.params, self.buffers = stack_module_state(modules)
-    def call(self, fn,    # from (call, batch) of one learner to a tensor; `call` runs its module
-             batch:dict,  # tensors with a leading axis over learners
-            ):
+
+    def call(self, fn,     # from (call, batch) of one learner to a tensor; `call` runs its module
+             batch:dict):  # tensors with a leading axis over learners
         "The results of `fn` for all learners"
-        def one(p, b, x): return fn(lambda *a, **k: functional_call(self.base, (p, b), a, k), x)
+        def one(params, buffers, b):
+            def call(*args, **kw): return functional_call(self.base, (params, buffers), args, kw)
+            return fn(call, b)
         if self.together and self.n > 1: return vmap(one)(self.params, self.buffers, batch)
-        at = lambda d, i: {k: v[i] for k, v in d.items()}
-        out = [one(at(self.params, i), at(self.buffers, i), at(batch, i)) for i in range(self.n)]
-        return torch.stack(out) if isinstance(out[0], torch.Tensor) else tuple(torch.stack(o) for o in zip(*out))
+        out = [one(_at(self.params, i), _at(self.buffers, i), _at(batch, i)) for i in range(self.n)]
+        if isinstance(out[0], torch.Tensor): return torch.stack(out)
+        return tuple(torch.stack(o) for o in zip(*out))
+
     def module(self, i:int) -> nn.Module:
         "A copy of one learner"
         m = copy.deepcopy(self.base)
@@ -80,64 +89,95 @@ def rows_of(data,    # one dictionary of tensors per learner, examples first
     "A batch for every learner"
     out = {k: torch.stack([d[k][i] for d, i in zip(data, index)]) for k in data[0]}
     if not seq: return out
-    n = int(out["mask"].flatten(0, -2).any(0).nonzero().max())+1
-    return {k: v[..., :n] if k in seq else v for k, v in out.items()}
+    longest = int(out["mask"].flatten(0, -2).any(0).nonzero().max())+1
+    return {k: v[..., :longest] if k in seq else v for k, v in out.items()}
 
-def _clip(params, limit): # each learner's own norm; a learner whose gradient is not finite is stopped
-    params = [p for p in params if p.grad is not None]
-    norm = sum(p.grad.reshape(len(p), -1).pow(2).sum(1) for p in params).sqrt(); ok = norm.isfinite()
-    factor = torch.where(ok, (limit/(norm+1e-6)).clamp(max=1.), torch.zeros(()))
-    for p in params: p.grad = torch.where(ok.view(-1, *[1]*(p.ndim-1)), p.grad, torch.zeros(()))*factor.view(-1, *[1]*(p.ndim-1))
-    return ok
+def _n_examples(d): return len(next(iter(d.values())))
 
-def predict_all(stack:Stack, data, # one dictionary of tensors per learner
-                predict,           # from (call, batch) of one learner to one row per example
+def predict_all(stack:Stack,
+                data,    # one dictionary of tensors per learner
+                predict, # from (call, batch) of one learner to one row per example
                 batch:int=64, seq=()) -> np.ndarray: # (learners, examples, ...)
     "Predictions of every learner on its own data"
-    n = len(next(iter(data[0].values()))); out = []
+    n, out = _n_examples(data[0]), []
     with torch.no_grad():
-        for i in range(0, n, batch): out.append(stack.call(predict, rows_of(data, [torch.arange(i, min(i+batch, n))]*len(data), seq)))
+        for i in range(0, n, batch):
+            rows = torch.arange(i, min(i+batch, n))
+            out.append(stack.call(predict, rows_of(data, [rows]*len(data), seq)))
     return torch.cat(out, 1).numpy()
 
+# %% ../../nbs/38a_training.ipynb #4a9f5622
+def _per_learner(v, like): return v.view(-1, *[1]*(like.ndim-1))
+
+def _clip(params, limit):
+    "Limit each learner's own gradient norm; a learner whose gradient is not finite stands still"
+    params = [p for p in params if p.grad is not None]
+    norm = sum(p.grad.reshape(len(p), -1).pow(2).sum(1) for p in params).sqrt()
+    ok = norm.isfinite()
+    factor = torch.where(ok, (limit/(norm+1e-6)).clamp(max=1.), torch.zeros(()))
+    for p in params:
+        grad = torch.where(_per_learner(ok, p), p.grad, torch.zeros(()))
+        p.grad = grad*_per_learner(factor, p)
+    return ok
+
+def _keep_best(stack, kept, up):
+    "Parameters of the best epoch so far; `up`: which learners have just become better"
+    now = {k: v.detach() for k, v in stack.params.items()}
+    if kept is None: return {k: v.clone() for k, v in now.items()}
+    return {k: torch.where(_per_learner(up, v), v, kept[k]) for k, v in now.items()}
+
 # %% ../../nbs/38a_training.ipynb #30a4ccb4
+def _check_learners(modules, data, seeds, recipe, dev):
+    if not len(modules) == len(data) == len(seeds):
+        raise ValueError(f"{len(modules)} learners, {len(data)} sets of data and {len(seeds)} seeds")
+    if any(_n_examples(d) != _n_examples(data[0]) for d in data):
+        raise ValueError("learners that are trained together need equally many examples")
+    if recipe.select == "best" and dev is None:
+        raise ValueError("select='best' needs a development set; use select='last' without one")
+
 def train_together(modules,    # learners of one shape, initialised
                    data,       # per learner, a dictionary of tensors, examples first
                    loss,       # from (call, batch) of one learner to a number
                    seeds,      # per learner: decides the order of its examples
                    recipe:Recipe=Recipe(),
-                   dev=None,   # per learner, a dictionary of tensors: where the best epoch is chosen
-                   predict=None, score=None, # predictions of one learner; from (predictions, dev data) to a number
+                   dev=None,     # per learner, a dictionary of tensors: where the best epoch is chosen
+                   predict=None, # predictions of one learner
+                   score=None,   # from (predictions, dev data) to a number
                    seq=(), together:bool=True) -> tuple: # the trained `Stack`, and per learner {dev, best, stopped}
     "Train learners at the same time, each as if it were alone"
-    if not len(modules) == len(data) == len(seeds): raise ValueError(f"{len(modules)} learners, {len(data)} sets of data and {len(seeds)} seeds")
-    n = len(next(iter(data[0].values())))
-    if any(len(next(iter(d.values()))) != n for d in data): raise ValueError("learners that are trained together need equally many examples")
-    if recipe.select == "best" and dev is None: raise ValueError("select='best' needs a development set; use select='last' without one")
-    stack = Stack(modules, together); params = list(stack.params.values())
-    for p in params: p.requires_grad_(True)
+    _check_learners(modules, data, seeds, recipe, dev)
+    stack, n, learners = Stack(modules, together), _n_examples(data[0]), len(modules)
+    params = [p for p in stack.params.values() if p.requires_grad]
     opt = torch.optim.AdamW(params, lr=recipe.lr, weight_decay=recipe.decay)
     rngs = [np.random.default_rng(seed_for(s, "order of examples")) for s in seeds]
-    per, step, alive = -(-n//recipe.batch), 0, torch.ones(len(modules), dtype=torch.bool)
-    history, best, kept = [], np.full(len(modules), -math.inf), None
-    for epoch in range(recipe.epochs):
+    step, steps, alive = 0, -(-n//recipe.batch)*recipe.epochs, torch.ones(learners, dtype=torch.bool)
+    history, best, kept = [], np.full(learners, -math.inf), None
+    for _ in range(recipe.epochs):
         orders = [torch.tensor(r.permutation(n)) for r in rngs]
         for i in range(0, n, recipe.batch):
-            for g in opt.param_groups: g["lr"] = recipe.lr*recipe.rate(step, per*recipe.epochs)
-            stack.call(loss, rows_of(data, [o[i:i+recipe.batch] for o in orders], seq)).sum().backward()
-            alive &= _clip(params, recipe.clip); opt.step(); opt.zero_grad(); step += 1
-        if dev is not None:
-            now = np.array([score(p, d) for p, d in zip(predict_all(stack, dev, predict, seq=seq), dev)], float); history.append(now)
-            up = now > best; best = np.where(up, now, best)
-            if recipe.select == "best": kept = _keep_best(stack, kept, torch.tensor(up))
+            for g in opt.param_groups: g["lr"] = recipe.lr*recipe.rate(step, steps)
+            rows = rows_of(data, [o[i:i+recipe.batch] for o in orders], seq)
+            stack.call(loss, rows).sum().backward()
+            alive &= _clip(params, recipe.clip)
+            opt.step()
+            opt.zero_grad()
+            step += 1
+        if dev is None: continue
+        predicted = predict_all(stack, dev, predict, seq=seq)
+        now = np.array([score(p, d) for p, d in zip(predicted, dev)], float)
+        history.append(now)
+        better = now > best
+        best = np.where(better, now, best)
+        if recipe.select == "best": kept = _keep_best(stack, kept, torch.tensor(better))
     if kept is not None: stack.params = kept
     for p in stack.params.values(): p.requires_grad_(False)
-    curves = np.array(history).reshape(len(history), len(modules)).T
-    return stack, [dict(dev=c.tolist(), best=int(c.argmax()) if len(c) else None, stopped=not bool(a)) for c, a in zip(curves, alive)]
+    return stack, _records(history, alive)
 
-def _keep_best(stack, kept, up): # parameters of the best epoch so far
-    now = {k: v.detach() for k, v in stack.params.items()}
-    if kept is None: return {k: v.clone() for k, v in now.items()}
-    return {k: torch.where(up.view(-1, *[1]*(v.ndim-1)), v, kept[k]) for k, v in now.items()}
+def _records(history, alive):
+    "What is told about each learner: development scores, best epoch, and whether it broke down"
+    curves = np.array(history).reshape(len(history), len(alive)).T
+    def one(c, a): return dict(dev=c.tolist(), best=int(c.argmax()) if len(c) else None, stopped=not bool(a))
+    return [one(c, a) for c, a in zip(curves, alive)]
 
 # %% ../../nbs/38a_training.ipynb #44dd6fa9
 @dataclass(frozen=True)
@@ -148,6 +188,7 @@ class Lesson:
     what: dict  # whatever training needs
 
 def _stored(cache, key):
+    "A finished record, or None if there is none or it was cut off while being written"
     path = cache/f"{key}.json"
     if not path.is_file(): return None
     try: return json.loads(path.read_text(encoding="utf8"))
@@ -159,26 +200,35 @@ def shards(lessons, size:int) -> list: # of lists of lessons
     for l in lessons: groups.setdefault(l.shape, {}).setdefault(l.key, l)
     return [list(g.values())[i:i+size] for g in groups.values() for i in range(0, len(g), size)]
 
-def run_lessons(lessons,      # a list of `Lesson`
-                train,        # from lessons of one shape to one JSON record each
-                cache=None,   # folder of finished records
-                size:int=16,  # most lessons in a shard
-                threads:int=1,# shards at the same time
-                progress:bool=False) -> dict: # {key: record}
-    "Train what is not there yet, and return everything"
-    cache = None if cache is None else Path(cache); done, todo, lock = {}, [], threading.Lock()
+def _unfinished(lessons, size, cache):
+    "Records that are there already, and shards of what is left"
+    done, todo = {}, []
     for shard in shards(lessons, size):
         found = {l.key: _stored(cache, l.key) for l in shard} if cache else {}
         done.update({k: r for k, r in found.items() if r is not None})
-        if rest := [l for l in shard if l.key not in done]: todo.append(rest)
+        rest = [l for l in shard if l.key not in done]
+        if rest: todo.append(rest)
+    return done, todo
+
+def run_lessons(lessons,       # a list of `Lesson`
+                train,         # from lessons of one shape to one JSON record each
+                cache=None,    # folder of finished records
+                size:int=16,   # most lessons in a shard
+                threads:int=1, # shards at the same time
+                progress:bool=False) -> dict: # {key: record}
+    "Train what is not there yet, and return everything"
+    cache = None if cache is None else Path(cache)
+    (done, todo), lock = _unfinished(lessons, size, cache), threading.Lock()
     with tqdm(total=sum(map(len, todo)), disable=not progress, desc="models", leave=False) as bar:
         def work(shard):
-            records = train(shard)
-            for l, r in zip(shard, records):
-                if cache: write_whole(cache/f"{l.key}.json", json.dumps(r))
-            with lock: done.update({l.key: json.loads(json.dumps(r)) for l, r in zip(shard, records)}); bar.update(len(shard))
+            records = {l.key: json.dumps(r) for l, r in zip(shard, train(shard))}
+            for key, text in records.items():
+                if cache: write_whole(cache/f"{key}.json", text)
+            with lock:
+                done.update({key: json.loads(text) for key, text in records.items()})
+                bar.update(len(shard))
         if threads == 1 or len(todo) < 2:
-            for s in todo: work(s)
+            for shard in todo: work(shard)
         else:
             with ThreadPoolExecutor(threads) as pool: list(pool.map(work, todo))
     return done
@@ -187,12 +237,15 @@ def run_lessons(lessons,      # a list of `Lesson`
 def resamples(seeds:int, items:int, n:int=2000, seed:int=0) -> tuple: # (n, seeds) and (n, items): rows sum to 1
     "Weights of bootstrap resamples that draw seeds and items"
     rng = np.random.default_rng(seed)
-    return rng.multinomial(seeds, np.full(seeds, 1/seeds), n)/seeds, rng.multinomial(items, np.full(items, 1/items), n)/items
+    of_seeds = rng.multinomial(seeds, np.full(seeds, 1/seeds), n)/seeds
+    of_items = rng.multinomial(items, np.full(items, 1/items), n)/items
+    return of_seeds, of_items
 
-def crossed_interval(values,           # (seeds, items)
+def crossed_interval(values,  # (seeds, items)
                      level:float=.95, n:int=2000, seed:int=0) -> tuple: # low, high
     "Interval of the mean when seeds and items are both samples"
     v = np.asarray(values, float)
     if v.ndim != 2 or not v.size: raise ValueError(f"values must be an array (seeds, items), got shape {v.shape}")
     ws, wi = resamples(*v.shape, n, seed)
-    return tuple(float(q) for q in np.quantile(((ws @ v)*wi).sum(1), [(1-level)/2, (1+level)/2]))
+    means = ((ws @ v)*wi).sum(1)
+    return tuple(float(q) for q in np.quantile(means, [(1-level)/2, (1+level)/2]))
