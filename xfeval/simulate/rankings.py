@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['setting', 'gain_table', 'average_ranks', 'rank_tau', 'mean_tau', 'published_ranks', 'tau_against_published',
-           'overlap', 'overlap_table', 'headline', 'share_sweep', 'corrupt', 'corruption_study', 'noise_correlation']
+           'overlap', 'overlap_table', 'headline', 'share_sweep', 'corrupt', 'noise_correlation', 'corruption_study']
 
 # %% ../../nbs/39a_rankings.ipynb #110528f7
 import math
@@ -21,35 +21,55 @@ from .students import run_students, select_words
 # %% ../../nbs/39a_rankings.ipynb #f461a21a
 setting = ["student", "strategy", "n_train"]
 
-def _settings(runs): # the share of words counts as a setting where it was varied
-    return setting + (["share"] if "share" in runs and runs.share.nunique(dropna=False) > 1 else [])
+def _settings(runs):
+    "Columns that make a setting; the share of words is one where it was varied"
+    varied = "share" in runs and runs.share.nunique(dropna=False) > 1
+    return setting + (["share"] if varied else [])
 
-def _matrix(g): # (seeds, test texts), seeds in order
+def _matrix(g):
+    "(seeds, test texts), seeds in order"
     return np.stack(g.sort_values("seed").correct.tolist())
+
+def _p_value(A, B, test, n_resamples, seed):
+    "Do two groups of students differ? McNemar's test takes every answer, the bootstrap draws texts"
+    if test == "mcnemar": return compare(A.ravel(), B.ravel(), "mcnemar")["p"]
+    return compare(A.mean(0), B.mean(0), "bootstrap", n_resamples, seed)["p"]
+
+def _gain_rows(cell, key, by, test, n_resamples, seed):
+    "One row per method of one setting"
+    where, base, rows = dict(zip(by, key)), cell[cell.method == "none"], []
+    if not len(base): raise ValueError(f"no student without explanations in {where}: gains cannot be measured")
+    B = _matrix(base)
+    for m, g in cell.groupby("method", sort=False):
+        A = _matrix(g)
+        if A.shape != B.shape:
+            raise ValueError(f"{m} has {A.shape[0]} seeds and {A.shape[1]} test texts, "
+                             f"none has {B.shape[0]} and {B.shape[1]}")
+        lo, hi = crossed_interval(A, seed=seed)
+        glo, ghi = crossed_interval(A-B, seed=seed)
+        p = math.nan
+        if m != "none": p = _p_value(A, B, test, n_resamples, seed_for(seed, *map(str, key), m))
+        rows.append(dict(where, method=m, accuracy=A.mean(), low=lo, high=hi, gain=(A-B).mean(),
+                         gain_low=glo, gain_high=ghi, p=p, seeds=len(A), n=A.shape[1]))
+    return rows
 
 def gain_table(runs:pd.DataFrame,      # what `run_students` returns
                test:str="bootstrap",   # or mcnemar
                level:float=.05, n_resamples:int=10_000, seed:int=0) -> pd.DataFrame:
     "Accuracy and gain of every method in every setting, with interval and test"
-    check_choice(test, ("bootstrap", "mcnemar"), "significance test"); out = []
-    by = _settings(runs)
+    check_choice(test, ("bootstrap", "mcnemar"), "significance test")
+    by, out = _settings(runs), []
     for key, cell in runs.groupby(by, sort=False, dropna=False):
-        base = cell[cell.method == "none"]
-        if not len(base): raise ValueError(f"no student without explanations in {dict(zip(by, key))}: gains cannot be measured")
-        B, rows = _matrix(base), []
-        for m, g in cell.groupby("method", sort=False):
-            A = _matrix(g)
-            if A.shape != B.shape: raise ValueError(f"{m} has {A.shape[0]} seeds and {A.shape[1]} test texts, none has {B.shape[0]} and {B.shape[1]}")
-            lo, hi = crossed_interval(A, seed=seed); glo, ghi = crossed_interval(A-B, seed=seed)
-            r = compare(A.ravel(), B.ravel(), "mcnemar") if test == "mcnemar" else compare(A.mean(0), B.mean(0), "bootstrap", n_resamples, seed_for(seed, *map(str, key), m))
-            rows.append(dict(zip(by, key), method=m, accuracy=A.mean(), low=lo, high=hi, gain=(A-B).mean(), gain_low=glo, gain_high=ghi, p=math.nan if m == "none" else r["p"], seeds=len(A), n=A.shape[1]))
-        for r, p in zip(rows, holm([r["p"] for r in rows])): r.update(p_holm=p, significant=bool(r["p"] < level))
+        rows = _gain_rows(cell, key, by, test, n_resamples, seed)
+        corrected = holm([r["p"] for r in rows])
+        for r, p in zip(rows, corrected): r.update(p_holm=p, significant=bool(r["p"] < level))
         out += rows
     return pd.DataFrame(out)
 
 # %% ../../nbs/39a_rankings.ipynb #e7b89087
-def average_ranks(table:pd.DataFrame,  # one row per method, setting and size (further rows, of seeds for instance, are averaged first)
-                  value:str="accuracy", by=("student", "strategy"), over:str="n_train", higher:bool=True) -> pd.DataFrame: # methods x settings
+def average_ranks(table:pd.DataFrame,  # one row per method, setting and size (further rows are averaged first)
+                  value:str="accuracy", by=("student", "strategy"), over:str="n_train",
+                  higher:bool=True) -> pd.DataFrame: # methods x settings
     "Ranks of the methods, averaged over training sizes"
     by = [by] if isinstance(by, str) else list(by)
     for c in (*by, over, value, "method"): check_choice(c, table.columns, "column")
@@ -71,21 +91,25 @@ def mean_tau(tau:pd.DataFrame) -> float:
     return float(tau.to_numpy()[np.triu_indices(len(tau), 1)].mean())
 
 # %% ../../nbs/39a_rankings.ipynb #358f8197
+def _published(name): return pd.read_csv(bundled("published", f"pruthi2022_{name}.csv"), keep_default_na=False)
+
 def published_ranks() -> pd.DataFrame: # methods x settings
     "The printed average ranks of Pruthi et al., tables 5, 6 and 9"
     short = dict(attention_regularization="AR", multitask="MTL")
-    t = pd.concat([pd.read_csv(bundled("published", f"pruthi2022_table{i}_ranks.csv"), keep_default_na=False) for i in ("05", "06")])
-    t["setting"] = t.student + "/" + t.learning_strategy.map(short)
-    wide = t.assign(average_rank=t.average_rank.astype(float)).pivot(index="method", columns="setting", values="average_rank")
-    e = pd.read_csv(bundled("published", "pruthi2022_table09.csv"), keep_default_na=False)
-    return wide.join(e.assign(setting="ERASER/"+e.metric).pivot(index="method", columns="setting", values="rank").astype(float)).loc[list(dict.fromkeys(t.method))]
+    t = pd.concat([_published("table05_ranks"), _published("table06_ranks")])
+    t = t.assign(setting=t.student + "/" + t.learning_strategy.map(short), average_rank=t.average_rank.astype(float))
+    of_students = t.pivot(index="method", columns="setting", values="average_rank")
+    e = _published("table09")
+    of_metrics = e.assign(setting="ERASER/"+e.metric).pivot(index="method", columns="setting", values="rank")
+    return of_students.join(of_metrics.astype(float)).loc[list(dict.fromkeys(t.method))]
 
 def tau_against_published() -> pd.DataFrame: # one row per pair of settings
     "Tau-b from the printed ranks, beside the printed tau"
-    t = pd.read_csv(bundled("published", "pruthi2022_table10.csv")); ours = rank_tau(published_ranks())
+    t, ours = pd.read_csv(bundled("published", "pruthi2022_table10.csv")), rank_tau(published_ranks())
     t = t[t.row_setting < t.col_setting].reset_index(drop=True)
     t["recomputed"] = [ours.loc[a, b] for a, b in zip(t.row_setting, t.col_setting)]
-    return t.rename(columns=dict(kendall_tau="printed")).assign(agree=lambda d: (d.printed-d.recomputed).abs() < .0051)
+    t = t.rename(columns=dict(kendall_tau="printed"))
+    return t.assign(agree=(t.printed-t.recomputed).abs() < .0051)
 
 # %% ../../nbs/39a_rankings.ipynb #ce1673e5
 def overlap(a, b) -> float: # two sets of words
@@ -96,27 +120,36 @@ def overlap(a, b) -> float: # two sets of words
 def overlap_table(methods:dict,  # {name: per text an explanation, a set of words or one score per word}
                   instances, share:float|None=.1) -> pd.DataFrame: # square; row: what the words are counted in
     "Mean overlap of the chosen words of every two methods; texts where a method shows nothing do not count for it"
-    chosen = {m: [None if e is None else select_words(e, x, share) for e, x in zip(es, instances)] for m, es in methods.items()}
-    mean = lambda A, B: float(np.mean([overlap(a, b) for a, b in zip(A, B) if a and b is not None] or [math.nan]))
+    def words(es): return [None if e is None else select_words(e, x, share) for e, x in zip(es, instances)]
+    def mean(A, B):
+        shares = [overlap(a, b) for a, b in zip(A, B) if a and b is not None]
+        return float(np.mean(shares or [math.nan]))
+    chosen = {m: words(es) for m, es in methods.items()}
     return pd.DataFrame({b: {a: mean(chosen[a], chosen[b]) for a in chosen} for b in chosen})
 
 # %% ../../nbs/39a_rankings.ipynb #564f20d0
 def headline(runs:pd.DataFrame, level:float=.95, seed:int=0) -> pd.DataFrame: # one row per method
     "Mean gain of each method over everything that was tried"
     per = {m: [] for m in dict.fromkeys(runs.method)}
-    for key, cell in runs.groupby(_settings(runs), sort=False, dropna=False):
+    for _, cell in runs.groupby(_settings(runs), sort=False, dropna=False):
         base = _matrix(cell[cell.method == "none"])
         for m, g in cell.groupby("method", sort=False): per[m].append(_matrix(g)-base)
     rows = []
     for m, gains in per.items():
-        G = np.mean(gains, 0); lo, hi = crossed_interval(G, level, seed=seed)
-        rows.append(dict(method=m, gain=G.mean(), low=lo, high=hi, settings=len(gains), settings_won=sum(g.mean() > 0 for g in gains), seeds=len(G), n=G.shape[1]))
+        G = np.mean(gains, 0)
+        lo, hi = crossed_interval(G, level, seed=seed)
+        won = sum(g.mean() > 0 for g in gains)
+        rows.append(dict(method=m, gain=G.mean(), low=lo, high=hi, settings=len(gains), settings_won=won,
+                         seeds=len(G), n=G.shape[1]))
     return pd.DataFrame(rows).sort_values("gain", ascending=False, kind="stable", ignore_index=True)
 
 # %% ../../nbs/39a_rankings.ipynb #c1a6abc5
-def share_sweep(methods, train, dev, test, teacher="gold", shares=(.05, .1, .2, .4), **kw) -> pd.DataFrame: # further arguments of `run_students`
+def share_sweep(methods, train, dev, test, teacher="gold",
+                shares=(.05, .1, .2, .4),
+                **kw) -> pd.DataFrame: # further arguments of `run_students`
     "The rows of `run_students` for several shares of words"
-    return pd.concat([run_students(methods, train, dev, test, teacher, share=s, **kw) for s in shares], ignore_index=True)
+    runs = [run_students(methods, train, dev, test, teacher, share=s, **kw) for s in shares]
+    return pd.concat(runs, ignore_index=True)
 
 # %% ../../nbs/39a_rankings.ipynb #71124474
 def corrupt(words,       # the words that people marked
@@ -127,16 +160,19 @@ def corrupt(words,       # the words that people marked
     u = np.random.default_rng(seed_for(seed, x.id, "corruption")).random(x.n_words)
     return frozenset(w for w in words if u[w] >= p)
 
+def noise_correlation(noise, accuracy) -> float:
+    "Pearson's correlation of noise and accuracy"
+    return float(st.pearsonr(noise, accuracy).statistic) if np.ptp(accuracy) > 0 else math.nan
+
 def corruption_study(gold,             # per training text, the words that people marked
-                     train, dev, test, teacher="gold", noise=tuple(np.arange(11)/10), student="bert", strategy="attention_regularization", seed:int=0, **kw) -> pd.DataFrame: # further arguments of `run_students`
-    "Accuracy of students taught with more and more corrupted rationales; `.attrs['r']` is Pearson's correlation with the noise"
+                     train, dev, test, teacher="gold", noise=tuple(np.arange(11)/10),
+                     student="bert", strategy="attention_regularization", seed:int=0,
+                     **kw) -> pd.DataFrame: # further arguments of `run_students`
+    "Accuracy of students taught with corrupted rationales; `.attrs['r']` is its correlation with the noise"
     methods = {f"noise {p:g}": [corrupt(g, p, x, seed) for g, x in zip(gold, train)] for p in noise}
-    runs = run_students(methods, train, dev, test, teacher, students=[student], strategies=[strategy], controls=("none",), share=None, **kw)
+    runs = run_students(methods, train, dev, test, teacher, students=[student], strategies=[strategy],
+                        controls=("none",), share=None, **kw)
     t = gain_table(runs[runs.n_train == runs.n_train.max()])
     t = t[t.method != "none"].assign(noise=list(noise)).reset_index(drop=True)
     t.attrs["r"] = noise_correlation(t.noise, t.accuracy)
     return t[["noise", "accuracy", "low", "high", "gain", "gain_low", "gain_high", "seeds", "n"]]
-
-def noise_correlation(noise, accuracy) -> float:
-    "Pearson's correlation of noise and accuracy"
-    return float(st.pearsonr(noise, accuracy).statistic) if np.ptp(accuracy) > 0 else math.nan

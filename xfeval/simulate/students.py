@@ -5,15 +5,16 @@
 # %% auto #0
 __all__ = ['students', 'strategies', 'signs', 'how_many', 'select_words', 'random_words', 'block_order', 'trivial_words',
            'explanation_attention', 'attention_kl', 'crf_log_partition', 'crf_nll', 'Vocabulary', 'BertStudent',
-           'LSTMStudent', 'LSTMAttentionStudent', 'PretrainedStudent', 'PretrainedReader', 'StudentConfig', 'as_config',
-           'sampled_configs', 'word_weights', 'shown_tensors', 'student_loss', 'teacher_labels', 'with_controls',
-           'run_students']
+           'LSTMStudent', 'LSTMAttentionStudent', 'BagStudent', 'PretrainedStudent', 'PretrainedReader',
+           'StudentConfig', 'as_config', 'sampled_configs', 'word_weights', 'shown_tensors', 'student_loss',
+           'teacher_labels', 'with_controls', 'run_students', 'together_ratio']
 
 # %% ../../nbs/39_students.ipynb #0742e3fb
-import copy, math, threading
+import copy, threading, time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -26,26 +27,31 @@ from ..models import Classifier
 from .training import Lesson, Recipe, predict_all, run_lessons, train_together
 
 # %% ../../nbs/39_students.ipynb #04d6b00c
-def how_many(n:int,         # words that can be explained
-             share:float=.1,# share of words to show
+def how_many(n:int,          # words that can be explained
+             share:float=.1, # share of words to show
             ) -> int:
     "How many words a share is: at least one, else rounded"
     if not 0 < share <= 1: raise ValueError(f"share must lie in (0, 1], got {share}")
     return max(1, round(share*n))
+
+def _words_of_explanation(e, x, share):
+    if e.instance.fingerprint != x.fingerprint:
+        raise ValueError(f"an explanation of {e.instance.id!r} was given for instance {x.id!r}")
+    ranking = e.ranking()
+    if share is not None: return frozenset(ranking[:how_many(len(x.explained), share)])
+    scores = e.vector()
+    return frozenset(w for w in ranking if scores[w] > 0)
 
 def select_words(e,               # an `Explanation`, a set of word indices, or one number per word
                  x:Instance,      # what is explained
                  share:float|None=.1, # share of words to show; None: all words of the set, or with a positive score
                 ) -> frozenset:
     "The words a student is shown"
-    if isinstance(e, Explanation):
-        if e.instance.fingerprint != x.fingerprint: raise ValueError(f"an explanation of {e.instance.id!r} was given for instance {x.id!r}")
-        r = e.ranking()
-        if share is not None: return frozenset(r[:how_many(len(x.explained), share)])
-        v = e.vector(); return frozenset(w for w in r if v[w] > 0)
+    if isinstance(e, Explanation): return _words_of_explanation(e, x, share)
     if isinstance(e, (set, frozenset)): return frozenset(int(w) for w in e)
     v = np.asarray(e, float)
-    if v.shape != (x.n_words,): raise ValueError(f"instance {x.id!r} has {x.n_words} words but the explanation has shape {v.shape}")
+    if v.shape != (x.n_words,):
+        raise ValueError(f"instance {x.id!r} has {x.n_words} words but the explanation has shape {v.shape}")
     return select_words(Explanation.from_scores(x, v), x, share)
 
 # %% ../../nbs/39_students.ipynb #66cae10f
@@ -58,10 +64,12 @@ def block_order(labels) -> list: # class names
     "In which order classes get their blocks: `positive` first where there is such a class, else as given"
     return sorted(labels, key=lambda l: l != "positive") if "positive" in labels else list(labels)
 
-def trivial_words(x:Instance, block:int, # number of the class in `block_order`
+def trivial_words(x:Instance,
+                  block:int, # number of the class in `block_order`
                   share:float=.1) -> frozenset:
     "Words that give away the class by their position alone"
-    m = how_many(len(x.explained), share); at = min(block*m, len(x.explained)-m)
+    m = how_many(len(x.explained), share)
+    at = min(block*m, len(x.explained)-m)
     return frozenset(x.explained[at:at+m].tolist())
 
 # %% ../../nbs/39_students.ipynb #29dbbff2
@@ -78,10 +86,12 @@ def attention_kl(target,  # (..., length) distribution of the explanation
                  student, # (..., length) attention of the student
                 ): # (...)
     "KL(explanation || student), with 0 log 0 = 0"
-    return (torch.where(target > 0, target*(target.clamp(min=1e-12).log() - student.clamp(min=1e-12).log()), torch.zeros(()))).sum(-1)
+    log_ratio = target.clamp(min=1e-12).log() - student.clamp(min=1e-12).log()
+    return torch.where(target > 0, target*log_ratio, torch.zeros(())).sum(-1)
 
 # %% ../../nbs/39_students.ipynb #7f2589dd
-def _merge(left, right): # product of score matrices in the log semiring
+def _merge(left, right):
+    "Product of score matrices in the log semiring"
     return torch.logsumexp(left[..., :, :, None] + right[..., None, :, :], -2)
 
 def crf_log_partition(emissions, mask, start, transitions, end): # (rows, length, tags), (rows, length) -> (rows,)
@@ -103,17 +113,20 @@ def crf_nll(crf,       # module with start_transitions, transitions and end_tran
             mask,      # (rows, length), the first position real
            ): # (rows,)
     "Negative log-likelihood of tag sequences under a linear-chain CRF"
-    T, m = emissions.shape[1], mask.to(emissions.dtype)
+    m = mask.to(emissions.dtype)
     here = emissions.gather(-1, tags[..., None])[..., 0]*m
     moves = crf.transitions[tags[:, :-1], tags[:, 1:]]*m[:, 1:]
     last = tags.gather(1, (mask.sum(1, keepdim=True)-1).clamp(min=0))[:, 0]
     score = crf.start_transitions[tags[:, 0]] + here.sum(1) + moves.sum(1) + crf.end_transitions[last]
-    return crf_log_partition(emissions, mask, crf.start_transitions, crf.transitions, crf.end_transitions) - score
+    log_z = crf_log_partition(emissions, mask, crf.start_transitions, crf.transitions, crf.end_transitions)
+    return log_z - score
 
 # %% ../../nbs/39_students.ipynb #f8f7de22
 class Vocabulary:
     "Words as numbers, for students that start from nothing"
     specials = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+    pad, unknown, first, separator = range(4)
+
     def __init__(self, instances,       # training texts
                  others=(),             # further texts that must fit
                  max_words:int=256,     # longer texts are cut at the end
@@ -123,31 +136,58 @@ class Vocabulary:
         words = [*self.specials, *sorted(w for w, c in count.items() if c >= min_count)]
         self.ids = {w: i for i, w in enumerate(words)}
         self.length = min(max(x.n_words for x in (*instances, *others)), max_words)+2
+
+    @classmethod
+    def from_words(cls, words, # all words, special ones first
+                   length:int, # of the longest text in tokens
+                   lowercase:bool=True) -> "Vocabulary":
+        "A vocabulary that was written down"
+        self = cls.__new__(cls)
+        self.fold = str.lower if lowercase else str
+        self.ids, self.length = {w: i for i, w in enumerate(words)}, length
+        return self
+
     def __len__(self): return len(self.ids)
+
     def read(self, instances) -> dict: # tensors (texts, length)
         "ids, part, word (index of the word, -1 for special tokens), mask and content"
-        rows = [self._row(x) for x in instances]; T = self.length
-        fill = lambda j, v: torch.tensor([(r[j]+[v]*T)[:T] for r in rows])
-        ids, part, word = fill(0, 0), fill(1, 0), fill(2, -1)
-        return dict(ids=ids, part=part, word=word, mask=ids != 0, content=word >= 0)
+        rows, T = [self._row(x) for x in instances], self.length
+        def fill(column, value): return torch.tensor([(r[column] + [value]*T)[:T] for r in rows])
+        ids, part, word = fill(0, self.pad), fill(1, 0), fill(2, -1)
+        return dict(ids=ids, part=part, word=word, mask=ids != self.pad, content=word >= 0)
+
     def _row(self, x):
-        ids, part, word, i = [2], [0], [-1], 0
+        "ids, parts and word indices of one text"
+        ids, part, word = [self.first], [0], [-1]
         for p, words in enumerate(x.parts):
-            if p: ids.append(3); part.append(1); word.append(-1)
-            for w in words: ids.append(self.ids.get(self.fold(w), 1)); part.append(p); word.append(i); i += 1
+            if p:
+                ids.append(self.separator)
+                part.append(1)
+                word.append(-1)
+            at = sum(x.sizes[:p])
+            ids += [self.ids.get(self.fold(w), self.unknown) for w in words]
+            part += [p]*len(words)
+            word += range(at, at+len(words))
         return ids, part, word
 
 # %% ../../nbs/39_students.ipynb #f28adaae
 students = Registry("student")
 
 class _Student(nn.Module):
+    "What all students share: a layer for the label, and tags with a CRF for multitask learning"
     attends = True
-    def _heads(self, width, classes): self.out, self.tag, self.crf = nn.Linear(width, classes), nn.Linear(width, 2), torchcrf.CRF(2, batch_first=True)
+
+    def _heads(self, width, classes):
+        self.out, self.tag = nn.Linear(width, classes), nn.Linear(width, 2)
+        self.crf = torchcrf.CRF(2, batch_first=True)
+
     def tag_loss(self, states, tags, mask):
         "Negative log-likelihood of the explanation; the first token is [CLS] and has no tag"
+        if tags is None: return None
         return crf_nll(self.crf, self.tag(states)[:, 1:], tags[:, 1:], mask[:, 1:])
 
 def _renormalise(a, content):
+    "Attention to the words alone"
     a = a*content
     return a/a.sum(-1, keepdim=True).clamp(min=1e-9)
 
@@ -157,112 +197,166 @@ class _Layer(nn.Module):
     def __init__(self, width, heads, inner):
         super().__init__()
         self.heads, self.qkv, self.mix = heads, nn.Linear(width, 3*width), nn.Linear(width, width)
-        self.up, self.down, self.n1, self.n2 = nn.Linear(width, inner), nn.Linear(inner, width), nn.LayerNorm(width), nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, inner), nn.Linear(inner, width)
+        self.n1, self.n2 = nn.LayerNorm(width), nn.LayerNorm(width)
+
     def forward(self, x, mask, only_first=False):
-        B, T, D = x.shape; H = self.heads
+        B, T, D = x.shape
+        H = self.heads
         q, k, v = (t.reshape(B, T, H, D//H).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
         if only_first: q, x = q[:, :, :1], x[:, :1]
-        a = ((q*(D//H)**-.5) @ k.transpose(-1, -2) + (~mask[:, None, None, :]*-1e4)).softmax(-1)
+        closed = ~mask[:, None, None, :]*-1e4
+        a = ((q*(D//H)**-.5) @ k.transpose(-1, -2) + closed).softmax(-1)
         x = self.n1(x + self.mix((a @ v).transpose(1, 2).reshape(B, -1, D)))
         return self.n2(x + self.down(nn.functional.gelu(self.up(x)))), a
 
 @torch.no_grad()
-def _match(layer): # equal words attend to each other: shared query and key, output = transposed value projection
-    D = layer.mix.weight.shape[0]; q, v = (nn.init.orthogonal_(torch.empty(D, D)) for _ in range(2))
-    layer.qkv.weight.copy_(torch.cat([q, q, v])); layer.mix.weight.copy_(v.T); layer.qkv.bias.zero_()
+def _match(layer):
+    "Equal words attend to each other: shared query and key, output = transposed value projection"
+    D = layer.mix.weight.shape[0]
+    q, v = (nn.init.orthogonal_(torch.empty(D, D)) for _ in range(2))
+    layer.qkv.weight.copy_(torch.cat([q, q, v]))
+    layer.mix.weight.copy_(v.T)
+    layer.qkv.bias.zero_()
 
 @students("bert", attention="last layer, from [CLS], mean over heads", strategies="attention_regularization, multitask")
 class BertStudent(_Student):
     "A small transformer encoder"
-    def __init__(self, vocabulary:int, classes:int, length:int, width:int=32, layers:int=2, heads:int=2, inner:int=64):
+    def __init__(self, vocabulary:int, classes:int, length:int,
+                 width:int=32, layers:int=2, heads:int=2, inner:int=64):
         super().__init__()
-        self.words, self.places, self.parts = nn.Embedding(vocabulary, width), nn.Embedding(length, width), nn.Embedding(2, width)
-        self.norm, self.layers = nn.LayerNorm(width), nn.ModuleList(_Layer(width, heads, inner) for _ in range(layers))
+        self.words, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.parts, self.norm = nn.Embedding(2, width), nn.LayerNorm(width)
+        self.layers = nn.ModuleList(_Layer(width, heads, inner) for _ in range(layers))
         nn.init.normal_(self.words.weight, std=1.5*width**-.5)
         for e in (self.places, self.parts): nn.init.normal_(e.weight, std=.1)
         for l in self.layers: _match(l)
         self._heads(width, classes)
+
     def states(self, ids, part, mask, only_first=False):
         "States after the last layer, and its attention (rows, heads, length, length)"
         x = self.norm(self.words(ids) + self.places.weight[:ids.shape[1]] + self.parts(part))
-        for i, l in enumerate(self.layers): x, a = l(x, mask, only_first and i == len(self.layers)-1)
-        return x, a
+        *lower, last = self.layers
+        for l in lower: x, _ = l(x, mask)
+        return last(x, mask, only_first)
+
     def forward(self, ids, part, mask, content, tags=None):
         "Logits, attention to the words, and (with `tags`) how badly the explanation is predicted"
         x, a = self.states(ids, part, mask, tags is None)
-        return self.out(x[:, 0]), _renormalise(a[:, :, 0].mean(1), content), None if tags is None else self.tag_loss(x, tags, mask)
+        return self.out(x[:, 0]), _renormalise(a[:, :, 0].mean(1), content), self.tag_loss(x, tags, mask)
 
 # %% ../../nbs/39_students.ipynb #16a3d518
 @students("bilstm", attention="none", strategies="multitask")
 class LSTMStudent(_Student):
     "A bidirectional LSTM, classified from the maximum over its states"
     attends = False
+
     def __init__(self, vocabulary:int, classes:int, length:int, width:int=32, hidden:int=32):
         super().__init__()
         self.hidden, self.words = hidden, nn.Embedding(vocabulary, width)
         k = hidden**-.5
         self.inp, self.rec = (nn.Parameter(torch.empty(2, n, 4*hidden).uniform_(-k, k)) for n in (width, hidden))
-        self.bias = nn.Parameter(torch.zeros(2, 1, 4*hidden)); self.bias.data[..., hidden:2*hidden] = 1.
+        self.bias = nn.Parameter(torch.zeros(2, 1, 4*hidden))
+        self.bias.data[..., hidden:2*hidden] = 1.
         self._heads(2*hidden, classes)
+
     def states(self, ids, mask):
         "States of both directions, side by side"
         (B, T), H = ids.shape, self.hidden
         n, at = mask.sum(1, keepdim=True), torch.arange(T)
         back = torch.where(mask, n-1-at, at)[..., None]
-        x = self.words(ids); x = torch.stack([x, x.gather(1, back.expand(B, T, x.shape[-1]))])
+        x = self.words(ids)
+        x = torch.stack([x, x.gather(1, back.expand(B, T, x.shape[-1]))])
         g = (x.reshape(2, B*T, -1) @ self.inp + self.bias).reshape(2, B, T, 4*H)
-        h = c = g.new_zeros(2, B, H); out = []
+        h = c = g.new_zeros(2, B, H)
+        out = []
         for z in g.unbind(2):
             gates, new = (z + h @ self.rec).split([3*H, H], -1)
             i, f, o = gates.sigmoid().chunk(3, -1)
-            c = f*c + i*new.tanh(); h = o*c.tanh(); out.append(h)
+            c = f*c + i*new.tanh()
+            h = o*c.tanh()
+            out.append(h)
         s = torch.stack(out, 2)
         return torch.cat([s[0], s[1].gather(1, back.expand(B, T, H))], -1)
-    def pool(self, s, content): return s.masked_fill(~content[..., None], -1e4).amax(1), None
+
+    def pool(self, s, content):
+        "One vector per text, and the attention that made it"
+        return s.masked_fill(~content[..., None], -1e4).amax(1), None
+
     def forward(self, ids, part, mask, content, tags=None):
         "Logits, attention to the words, and (with `tags`) how badly the explanation is predicted"
-        s = self.states(ids, mask); v, a = self.pool(s, content)
-        return self.out(v), a, None if tags is None else self.tag_loss(s, tags, mask)
+        s = self.states(ids, mask)
+        v, a = self.pool(s, content)
+        return self.out(v), a, self.tag_loss(s, tags, mask)
 
 @students("bilstm_attention", attention="additive, over the states", strategies="attention_regularization, multitask")
 class LSTMAttentionStudent(LSTMStudent):
     "A bidirectional LSTM with additive attention"
     attends = True
+
     def __init__(self, vocabulary:int, classes:int, length:int, width:int=32, hidden:int=32):
         super().__init__(vocabulary, classes, length, width, hidden)
         self.key, self.query = nn.Linear(2*hidden, hidden), nn.Linear(hidden, 1, bias=False)
+
     def pool(self, s, content):
+        "One vector per text, and the attention that made it"
         a = self.query(self.key(s).tanh())[..., 0].masked_fill(~content, -1e4).softmax(-1)
         return (a[..., None]*s).sum(1), a
+
+# %% ../../nbs/39_students.ipynb #4a2b861e
+@students("bag", attention="additive, over the words", strategies="attention_regularization, multitask")
+class BagStudent(_Student):
+    "An average of word embeddings, weighted by attention"
+    def __init__(self, vocabulary:int, classes:int, length:int, width:int=16):
+        super().__init__()
+        self.words, self.query = nn.Embedding(vocabulary, width), nn.Linear(width, 1)
+        nn.init.normal_(self.words.weight, std=.1)
+        self._heads(width, classes)
+
+    def forward(self, ids, part, mask, content, tags=None):
+        "Logits, attention to the words, and (with `tags`) how badly the explanation is predicted"
+        x = self.words(ids)
+        a = self.query(x)[..., 0].masked_fill(~content, -1e4).softmax(-1)
+        return self.out((a[..., None]*x).sum(1)), a, self.tag_loss(x, tags, mask)
 
 # %% ../../nbs/39_students.ipynb #af578e2a
 class PretrainedStudent(_Student):
     "An encoder classifier as a student"
     def __init__(self, clf:Classifier): # its weights are copied
         super().__init__()
-        self.model, self.typed = copy.deepcopy(clf.model).train(False), clf._typed
+        self.model, self.typed = copy.deepcopy(clf.model).train(False).requires_grad_(True), clf._typed
         self.model.set_attn_implementation("eager")
         self.tag, self.crf = nn.Linear(clf.model.config.hidden_size, 2), torchcrf.CRF(2, batch_first=True)
+
     def forward(self, ids, part, mask, content, tags=None):
         "Logits, attention to the words, and (with `tags`) how badly the explanation is predicted"
         kw = dict(token_type_ids=part) if self.typed else {}
-        r = self.model(input_ids=ids, attention_mask=mask.long(), output_attentions=True, output_hidden_states=True, **kw)
-        return r.logits, _renormalise(r.attentions[-1][:, :, 0].mean(1), content), None if tags is None else self.tag_loss(r.hidden_states[-1], tags, mask)
+        r = self.model(input_ids=ids, attention_mask=mask.long(), output_attentions=True,
+                       output_hidden_states=True, **kw)
+        attention = _renormalise(r.attentions[-1][:, :, 0].mean(1), content)
+        return r.logits, attention, self.tag_loss(r.hidden_states[-1], tags, mask)
 
 class PretrainedReader:
     "Texts as sub-words of a classifier, with the word of each"
     def __init__(self, clf:Classifier):
-        if clf.family != "encoder": raise ValueError(f"a pretrained student must be an encoder, {clf.name} is {clf.family}")
+        if clf.family != "encoder":
+            raise ValueError(f"a pretrained student must be an encoder, {clf.name} is {clf.family}")
         self.clf = clf
+
     def read(self, instances) -> dict:
         "ids, part, word, mask and content"
-        encs = self.clf.encode_all(instances); T = max(map(len, encs))
-        fill = lambda k, v: torch.tensor(np.array([np.pad(getattr(e, k), (0, T-len(e)), constant_values=v) for e in encs]))
-        word, n = fill("word", -1), torch.tensor([len(e) for e in encs])
-        return dict(ids=fill("ids", self.clf._fill), part=fill("types", 0), word=word, mask=torch.arange(T) < n[:, None], content=word >= 0)
+        encs = self.clf.encode_all(instances)
+        T, n = max(map(len, encs)), torch.tensor([len(e) for e in encs])
+        def fill(name, value):
+            rows = [np.pad(getattr(e, name), (0, T-len(e)), constant_values=value) for e in encs]
+            return torch.tensor(np.array(rows))
+        word = fill("word", -1)
+        return dict(ids=fill("ids", self.clf._fill), part=fill("types", 0), word=word,
+                    mask=torch.arange(T) < n[:, None], content=word >= 0)
 
 # %% ../../nbs/39_students.ipynb #4a52c321
 strategies = ("attention_regularization", "multitask")
+_one_at_a_time = threading.Lock() # making a student sets the seed of the whole program
 
 @dataclass(frozen=True)
 class StudentConfig:
@@ -272,19 +366,27 @@ class StudentConfig:
     recipe: Recipe = Recipe()
     name: str = ""                     # shown in tables; default: the student's
     max_words: int = 256               # longer texts are cut at the end
+
     def __post_init__(self):
-        put = lambda k, v: object.__setattr__(self, k, v)
-        if not isinstance(self.student, Classifier): check_choice(self.student, students, "student")
-        put("options", dict(self.options)); put("name", self.name or (self.student.name if self.pretrained else self.student))
+        if not self.pretrained: check_choice(self.student, students, "student")
+        own = self.student.name if self.pretrained else self.student
+        object.__setattr__(self, "options", dict(self.options))
+        object.__setattr__(self, "name", self.name or own)
+
     @property
     def pretrained(self) -> bool: return isinstance(self.student, Classifier)
     @property
     def attends(self) -> bool: return self.pretrained or students[self.student].attends
     @property
-    def print(self) -> str: return fingerprint(self.student.fingerprint if self.pretrained else self.student, self.options, asdict(self.recipe), self.max_words)
+    def print(self) -> str:
+        "Fingerprint of everything but the name"
+        start = self.student.fingerprint if self.pretrained else self.student
+        return fingerprint(start, self.options, asdict(self.recipe), self.max_words)
+
     def reader(self, train, others=()):
         "What turns texts into tensors"
         return PretrainedReader(self.student) if self.pretrained else Vocabulary(train, others, self.max_words)
+
     def new(self, reader, classes:int, seed:int) -> nn.Module:
         "A student before its first lesson"
         with _one_at_a_time, torch.random.fork_rng(devices=[]):
@@ -292,9 +394,8 @@ class StudentConfig:
             if self.pretrained: return PretrainedStudent(self.student)
             return students[self.student](len(reader), classes, reader.length, **self.options)
 
-_one_at_a_time = threading.Lock()
-
-def as_config(s, recipe:Recipe|None=None) -> StudentConfig: # from a name, a classifier, a (name, options) pair or a config
+def as_config(s, # a name, a classifier, a (name, options) pair or a config
+              recipe:Recipe|None=None) -> StudentConfig:
     "A student config"
     if isinstance(s, StudentConfig): return s
     name, options = s if isinstance(s, tuple) else (s, {})
@@ -302,8 +403,11 @@ def as_config(s, recipe:Recipe|None=None) -> StudentConfig: # from a name, a cla
 
 def sampled_configs(shrink:int=1) -> list: # divide sizes by this, for small machines
     "The four sampled configurations of the BiLSTM with attention (batch, embedding, hidden, learning rate)"
-    rows = [(16, 128, 256, .0025), (16, 64, 256, .005), (64, 256, 256, .005), (32, 128, 768, .0025)]
-    return [StudentConfig("bilstm_attention", dict(width=max(4, e//shrink), hidden=max(4, h//shrink)), Recipe(batch=b, lr=r), f"config {i}") for i, (b, e, h, r) in enumerate(rows, 1)]
+    sampled = [(16, 128, 256, .0025), (16, 64, 256, .005), (64, 256, 256, .005), (32, 128, 768, .0025)]
+    def one(i, batch, embedding, hidden, lr):
+        sizes = dict(width=max(4, embedding//shrink), hidden=max(4, hidden//shrink))
+        return StudentConfig("bilstm_attention", sizes, Recipe(batch=batch, lr=lr), f"config {i}")
+    return [one(i, *row) for i, row in enumerate(sampled, 1)]
 
 # %% ../../nbs/39_students.ipynb #7e115ce1
 def word_weights(e, x:Instance, share:float|None=.1,
@@ -311,17 +415,22 @@ def word_weights(e, x:Instance, share:float|None=.1,
     "How much of each word a student is shown"
     if e is None: return None
     if whole and isinstance(e, Explanation): return np.maximum(e.vector(), 0)
-    w = np.zeros(x.n_words); w[sorted(select_words(e, x, share))] = 1
+    w = np.zeros(x.n_words)
+    w[sorted(select_words(e, x, share))] = 1
     return w
 
-def shown_tensors(shown, # per instance, an explanation, set, vector or None
-                  instances, tokens:dict, # what the reader made of the instances
+def shown_tensors(shown,       # per instance, an explanation, set, vector or None
+                  instances,
+                  tokens:dict, # what the reader made of the instances
                   share:float|None=.1, whole:bool=False) -> dict: # weights and tags (texts, length), shown (texts,)
     "Explanations in the form the losses want"
-    W = np.zeros(tuple(tokens["word"].shape), np.float32); on = np.zeros(len(instances), bool); word = tokens["word"].numpy()
+    word = tokens["word"].numpy()
+    W, on = np.zeros(word.shape, np.float32), np.zeros(len(instances), bool)
     for i, (e, x) in enumerate(zip(shown, instances)):
         w = word_weights(e, x, share, whole)
-        if w is not None and w.any(): on[i] = True; W[i] = np.where(word[i] >= 0, w[np.maximum(word[i], 0)], 0)
+        if w is None or not w.any(): continue
+        on[i] = True
+        W[i] = np.where(word[i] >= 0, w[np.maximum(word[i], 0)], 0)
     return dict(weights=torch.tensor(W), tags=torch.tensor((W > 0).astype(np.int64)), shown=torch.tensor(on))
 
 # %% ../../nbs/39_students.ipynb #1d941f8f
@@ -332,13 +441,16 @@ def student_loss(strategy:str,        # attention_regularization, multitask, or 
                  sign:str="plus",     # plus, or printed: the minus of equation 2
                  eps:float=1e-8):
     "A loss for `train_together`"
-    check_choice(strategy, ("none", *strategies), "strategy"); check_choice(sign, signs, "sign of the attention loss")
+    check_choice(strategy, ("none", *strategies), "strategy")
+    check_choice(sign, signs, "sign of the attention loss")
     def loss(call, b):
-        logits, attention, nll = call(b["ids"], b["part"], b["mask"], b["content"], tags=b["tags"] if strategy == "multitask" else None)
-        l = nn.functional.cross_entropy(logits, b["y"])
-        if strategy == "attention_regularization": l = l + signs[sign]*weight*(attention_kl(explanation_attention(b["weights"], b["content"], eps), attention)*b["shown"]).mean()
-        if strategy == "multitask": l = l + weight*(nll*b["shown"]).mean()
-        return l
+        tags = b["tags"] if strategy == "multitask" else None
+        logits, attention, nll = call(b["ids"], b["part"], b["mask"], b["content"], tags=tags)
+        label = nn.functional.cross_entropy(logits, b["y"])
+        if strategy == "none": return label
+        if strategy == "multitask": return label + weight*(nll*b["shown"]).mean()
+        target = explanation_attention(b["weights"], b["content"], eps)
+        return label + signs[sign]*weight*(attention_kl(target, attention)*b["shown"]).mean()
     return loss
 
 _seq = ("ids", "part", "mask", "content", "weights", "tags")
@@ -351,68 +463,50 @@ def teacher_labels(teacher, # a `Classifier`, or "gold": the labels of the insta
     "What the teacher says"
     if isinstance(teacher, Classifier): return [teacher.labels[i] for i in teacher.predict(instances).argmax(1)]
     check_choice(teacher, ("gold",), "teacher")
-    if any(x.label is None for x in instances): raise ValueError("the gold labels cannot teach: some instances have none")
+    if any(x.label is None for x in instances):
+        raise ValueError("the gold labels cannot teach: some instances have none")
     return [x.label for x in instances]
 
-def with_controls(methods, train, labels, # class name of each training text
-                  order,                  # class names
+def _control(name, train, labels, blocks, share, seed):
+    "What a control shows for every training text"
+    if name == "none": return [None]*len(train)
+    if name == "random": return [random_words(x, share, seed) for x in train]
+    return [trivial_words(x, blocks.index(l), share) for x, l in zip(train, labels)]
+
+def with_controls(methods, train,
+                  labels, # class name of each training text
+                  order,  # class names
                   controls=("none", "random", "trivial"), share=.1, seed=0) -> dict:
     "The methods and the controls that are asked for"
-    blocks = block_order(order); share = .1 if share is None else share
-    make = dict(none=lambda: [None]*len(train), random=lambda: [random_words(x, share, seed) for x in train],
-                trivial=lambda: [trivial_words(x, blocks.index(l), share) for x, l in zip(train, labels)])
-    both = [c for c in controls if c in methods]
-    if both: raise ValueError(f"{both[0]!r} is the name of a control and cannot be a method")
-    out = {check_choice(c, make, "control"): make[c]() for c in controls} | dict(methods)
+    for c in controls:
+        check_choice(c, ("none", "random", "trivial"), "control")
+        if c in methods: raise ValueError(f"{c!r} is the name of a control and cannot be a method")
+    blocks, share = block_order(order), .1 if share is None else share
+    out = {c: _control(c, train, labels, blocks, share, seed) for c in controls} | dict(methods)
     for name, shown in out.items():
-        if len(shown) != len(train): raise ValueError(f"{name} has {len(shown)} explanations for {len(train)} training texts")
+        if len(shown) != len(train):
+            raise ValueError(f"{name} has {len(shown)} explanations for {len(train)} training texts")
     return out
 
-# %% ../../nbs/39_students.ipynb #4b93721a
-def run_students(methods,               # {name: per training text an `Explanation`, a set of words, one score per word, or None}
-                 train, dev, test,      # lists of `Instance`
-                 teacher="gold",        # a `Classifier`, or gold
-                 students=("bert", "bilstm", "bilstm_attention"), # names, (name, options), `StudentConfig` or `Classifier`
-                 strategies=strategies, # attention_regularization, multitask
-                 sizes=None,            # numbers of training texts; default: all
-                 seeds=3,               # how many, or a list
-                 share:float|None=.1,   # share of words to show; None: all words of sets, and all positive scores
-                 controls=("none", "random", "trivial"),
-                 weight:float=1., sign:str="plus", eps:float=1e-8, whole:bool=False,
-                 recipe:Recipe|None=None, cache=None, shard:int=16, threads:int=1, together:bool=True, progress:bool=False) -> pd.DataFrame:
-    "One row per method, student, strategy, size and seed: how often the student says what the teacher says, and on which test texts"
-    for s in strategies: check_choice(s, globals()["strategies"], "strategy")
-    configs, sizes, seeds = [as_config(s, recipe) for s in students], sizes or [len(train)], range(seeds) if isinstance(seeds, int) else seeds
-    if whole and not all(e is None or isinstance(e, Explanation) for es in methods.values() for e in es): raise ValueError("the whole vector needs scores: give explanations, not sets of words")
-    if "none" not in controls: raise ValueError("controls must contain 'none': gains are measured against it")
-    if max(sizes) > len(train): raise ValueError(f"a training size of {max(sizes)} is more than the {len(train)} training texts")
-    said = [teacher_labels(teacher, d) for d in (train, dev, test)]; names = sorted({l for s in said for l in s}) if not isinstance(teacher, Classifier) else teacher.labels
-    lessons, rows = [], []
-    for c in configs:
-        todo = [s for s in strategies if c.attends or s == "multitask"]
-        if todo:
-            room = _Room(c, train, dev, test, said, names, with_controls(methods, train, said[0], names, controls, share, 0), share, whole)
-            for n in sizes:
-                for seed in seeds: rows += _plan(room, lessons, todo, n, seed, weight, sign, eps)
-    done = run_lessons(lessons, lambda ls: _teach(ls, together), cache, shard, threads, progress)
-    truth = np.array([names.index(l) for l in said[2]])
-    for r in rows:
-        rec = done[r.pop("key")]; right = (np.array(rec["predictions"]) == truth).astype(float)
-        r.update(share=share, accuracy=right.mean(), best_epoch=rec["best"], stopped=rec["stopped"], correct=right)
-    return pd.DataFrame(rows)
-
+# %% ../../nbs/39_students.ipynb #b4a77066
 class _Room:
     "What all lessons of one kind of student share"
     def __init__(self, config, train, dev, test, said, names, shown, share, whole):
         self.config, self.names, self.n, self.shown = config, names, len(train), shown
-        self.reader = config.reader(train, (*dev, *test)); tokens = [self.reader.read(d) for d in (train, dev, test)]
-        self.train, self.dev, self.test = (dict(t, y=torch.tensor([names.index(l) for l in s])) for t, s in zip(tokens, said))
-        extra = lambda t, e, x: shown_tensors(e, x, t, share, whole)
-        self.methods = {m: extra(tokens[0], e, train) for m, e in shown.items()}
-        for part, x in ((self.dev, dev), (self.test, test)): part.update(extra(part, [None]*len(x), x))
-        self.print = fingerprint(config.print, names, *[t.numpy() for d in (self.train, self.dev, self.test) for _, t in sorted(d.items())])
-    def data(self, method, n, seed): # training tensors of one student
-        ix = torch.tensor(np.random.default_rng(seed_for(seed, "training texts")).permutation(self.n)[:n])
+        self.reader = config.reader(train, (*dev, *test))
+        tokens = [self.reader.read(d) for d in (train, dev, test)]
+        labels = [torch.tensor([names.index(l) for l in s]) for s in said]
+        self.train, self.dev, self.test = (dict(t, y=y) for t, y in zip(tokens, labels))
+        self.methods = {m: shown_tensors(e, train, tokens[0], share, whole) for m, e in shown.items()}
+        for part, x in ((self.dev, dev), (self.test, test)):
+            part.update(shown_tensors([None]*len(x), x, part, share, whole))
+        arrays = [t.numpy() for d in (self.train, self.dev, self.test) for _, t in sorted(d.items())]
+        self.print = fingerprint(config.print, names, *arrays)
+
+    def data(self, method, n, seed):
+        "Training tensors of one student"
+        rng = np.random.default_rng(seed_for(seed, "training texts"))
+        ix = torch.tensor(rng.permutation(self.n)[:n])
         return {k: v[ix] for k, v in {**self.train, **self.methods[method]}.items()}
 
 def _plan(room, lessons, todo, n, seed, weight, sign, eps):
@@ -420,18 +514,87 @@ def _plan(room, lessons, todo, n, seed, weight, sign, eps):
     rows = []
     for strategy in todo:
         for m in room.shown:
-            how = "none" if m == "none" else strategy
-            seen = "none" if how == "none" else fingerprint(*[t.numpy() for _, t in sorted(room.methods[m].items())], weight, sign, eps)
-            key = fingerprint(room.print, how, seen, n, seed)
-            lessons.append(Lesson(key, f"{room.print} {how} {weight} {sign} {n}", dict(room=room, method=m, n=n, seed=seed, loss=(how, weight, sign, eps))))
+            how, seen = ("none", "none") if m == "none" else (strategy, None)
+            if seen is None:
+                arrays = [t.numpy() for _, t in sorted(room.methods[m].items())]
+                seen = fingerprint(*arrays, weight, sign, eps)
+            key, shape = fingerprint(room.print, how, seen, n, seed), f"{room.print} {how} {weight} {sign} {n}"
+            what = dict(room=room, method=m, n=n, seed=seed, loss=(how, weight, sign, eps))
+            lessons.append(Lesson(key, shape, what))
             rows.append(dict(method=m, student=room.config.name, strategy=strategy, n_train=n, seed=seed, key=key))
     return rows
 
 def _teach(lessons, together=True):
-    "Train students of one shape"
-    w = [l.what for l in lessons]; room = w[0]["room"]; c = room.config
-    modules = [c.new(room.reader, len(room.names), x["seed"]) for x in w]
-    stack, info = train_together(modules, [room.data(x["method"], x["n"], x["seed"]) for x in w], student_loss(*w[0]["loss"]), [x["seed"] for x in w], c.recipe, [room.dev]*len(w), _guess, _agree,
-                                 seq=_seq, together=together and not c.pretrained)
-    out = predict_all(stack, [room.test]*len(w), _guess, seq=_seq)
-    return [dict(i, predictions=p.tolist()) for i, p in zip(info, out)]
+    "Train students of one shape and let them label the test texts"
+    what = [l.what for l in lessons]
+    room, seeds = what[0]["room"], [w["seed"] for w in what]
+    config = room.config
+    modules = [config.new(room.reader, len(room.names), s) for s in seeds]
+    data = [room.data(w["method"], w["n"], w["seed"]) for w in what]
+    stack, info = train_together(modules, data, student_loss(*what[0]["loss"]), seeds, config.recipe,
+                                 [room.dev]*len(what), _guess, _agree, seq=_seq,
+                                 together=together and not config.pretrained)
+    predicted = predict_all(stack, [room.test]*len(what), _guess, seq=_seq)
+    return [dict(i, predictions=p.tolist()) for i, p in zip(info, predicted)]
+
+# %% ../../nbs/39_students.ipynb #4b93721a
+def _check_grid(methods, train, strategies_, sizes, controls, whole):
+    "Complain about a bad grid before any long work starts"
+    for s in strategies_: check_choice(s, strategies, "strategy")
+    scored = all(e is None or isinstance(e, Explanation) for es in methods.values() for e in es)
+    if whole and not scored: raise ValueError("the whole vector needs scores: give explanations, not sets of words")
+    if "none" not in controls: raise ValueError("controls must contain 'none': gains are measured against it")
+    if max(sizes) > len(train):
+        raise ValueError(f"a training size of {max(sizes)} is more than the {len(train)} training texts")
+
+def run_students(methods,               # {name: per training text an `Explanation`, words, one score per word, or None}
+                 train, dev, test,      # lists of `Instance`
+                 teacher="gold",        # a `Classifier`, or gold
+                 students=("bert", "bilstm", "bilstm_attention"), # anything that `as_config` takes
+                 strategies=strategies, # attention_regularization, multitask
+                 sizes=None,            # numbers of training texts; default: all
+                 seeds=3,               # how many, or a list
+                 share:float|None=.1,   # share of words to show; None: all words of sets, and all positive scores
+                 controls=("none", "random", "trivial"),
+                 weight:float=1., sign:str="plus", eps:float=1e-8, whole:bool=False,
+                 recipe:Recipe|None=None, cache=None, shard:int=16, threads:int=1, together:bool=True,
+                 progress:bool=False) -> pd.DataFrame: # one row per method, student, strategy, size and seed
+    "How often each student says what the teacher says, and on which test texts"
+    configs, sizes = [as_config(s, recipe) for s in students], sizes or [len(train)]
+    seeds = range(seeds) if isinstance(seeds, int) else seeds
+    _check_grid(methods, train, strategies, sizes, controls, whole)
+    said = [teacher_labels(teacher, d) for d in (train, dev, test)]
+    names = teacher.labels if isinstance(teacher, Classifier) else sorted({l for s in said for l in s})
+    shown = with_controls(methods, train, said[0], names, controls, share, 0)
+    lessons, rows = [], []
+    for c in configs:
+        todo = [s for s in strategies if c.attends or s == "multitask"]
+        if not todo: continue
+        room = _Room(c, train, dev, test, said, names, shown, share, whole)
+        for n, seed in product(sizes, seeds): rows += _plan(room, lessons, todo, n, seed, weight, sign, eps)
+    done = run_lessons(lessons, lambda ls: _teach(ls, together), cache, shard, threads, progress)
+    truth = np.array([names.index(l) for l in said[2]])
+    for r in rows:
+        record = done[r.pop("key")]
+        right = (np.array(record["predictions"]) == truth).astype(float)
+        r.update(share=share, accuracy=right.mean(), best_epoch=record["best"], stopped=record["stopped"],
+                 correct=right)
+    return pd.DataFrame(rows)
+
+# %% ../../nbs/39_students.ipynb #1265e5c1
+def together_ratio(student, # a name, a (name, options) pair or a `StudentConfig`
+                   texts,   # with labels and gold words
+                   learners:int=12, recipe:Recipe=Recipe(epochs=2)) -> float:
+    "Processor time of training students one after another, as a multiple of that in a stack"
+    train, dev, test = texts[:-40], texts[-40:-20], texts[-20:]
+    said = [teacher_labels("gold", d) for d in (train, dev, test)]
+    names = sorted({l for s in said for l in s})
+    truth = {"truth": [set(x.gold.tokens) for x in train]}
+    room, lessons = _Room(as_config(student, recipe), train, dev, test, said, names, truth, .1, False), []
+    for seed in range(learners): _plan(room, lessons, ["multitask"], len(train), seed, 1., "plus", 1e-8)
+    def seconds(together):
+        _teach(lessons[:2], together) # warm up
+        start = time.process_time()
+        _teach(lessons, together)
+        return time.process_time()-start
+    return seconds(False)/seconds(True)
