@@ -19,107 +19,186 @@ from ..models import Classifier
 from .students import select_words
 
 # %% ../../nbs/39c_humans.ipynb #ed72f786
-def study_plan(instances, labels, # what the model says about each text
-               explained:int=40, test:int=20, errors:float=.5, seed:int=0) -> dict: # indices of the texts, and how many are errors
+def study_plan(instances,
+               labels, # what the model says about each text
+               explained:int=40, test:int=20,
+               errors:float=.5, # wanted share of model errors
+               seed:int=0) -> dict: # indices of the texts, and how many are errors
     "Which reviews are shown with explanations and which are the test"
-    wrong = np.array([x.label is not None and x.label != l for x, l in zip(instances, labels)]); rng = np.random.default_rng(seed_for(seed, "human study"))
-    if len(instances) < explained+test: raise ValueError(f"a study needs {explained+test} texts, got {len(instances)}")
-    bad, good, out = rng.permutation(np.flatnonzero(wrong)).tolist(), rng.permutation(np.flatnonzero(~wrong)).tolist(), {}
-    share = min(1., len(bad)/max(1, round(errors*(explained+test))))
+    if len(instances) < explained+test:
+        raise ValueError(f"a study needs {explained+test} texts, got {len(instances)}")
+    wrong = np.array([x.label is not None and x.label != l for x, l in zip(instances, labels)])
+    rng, out = np.random.default_rng(seed_for(seed, "human study")), {}
+    bad, good = (rng.permutation(np.flatnonzero(w)).tolist() for w in (wrong, ~wrong))
+    available = min(1., len(bad)/max(1, round(errors*(explained+test))))
     for name, n in (("explained", explained), ("test", test)):
-        k = max(min(len(bad), round(errors*n*share)), n-len(good)); take = [bad.pop() for _ in range(k)] + [good.pop() for _ in range(n-k)]
-        out[name] = rng.permutation(take).tolist(); out[f"{name}_errors"] = k
+        k = max(min(len(bad), round(errors*n*available)), n-len(good))
+        take = [bad.pop() for _ in range(k)] + [good.pop() for _ in range(n-k)]
+        out[name], out[f"{name}_errors"] = rng.permutation(take).tolist(), k
     return out
 
 # %% ../../nbs/39c_humans.ipynb #6b55a607
-_style = "body{font:16px/1.5 sans-serif;max-width:46em;margin:2em auto;padding:0 1em}article{border:1px solid #bbb;border-radius:6px;padding:.6em 1em;margin:1em 0}mark{background:#ffe08a;padding:0 .1em}.label{font-weight:bold}fieldset{border:0;padding:0;margin:.4em 0}"
-_script = """document.getElementById('save').onclick=function(){var a={},missing=0;document.querySelectorAll('fieldset').forEach(function(f){var c=f.querySelector('input:checked');if(c)a[f.dataset.id]=c.value;else missing++;});
-if(missing){document.getElementById('note').textContent=missing+' reviews have no answer yet.';return;}
-var d=Object.assign({},JSON.parse(document.getElementById('who').textContent),{answers:a});var l=document.createElement('a');l.href=URL.createObjectURL(new Blob([JSON.stringify(d)],{type:'application/json'}));l.download='answers_'+d.worker+'.json';l.click();};"""
+_style = """body{font:16px/1.5 sans-serif;max-width:46em;margin:2em auto;padding:0 1em}
+article{border:1px solid #bbb;border-radius:6px;padding:.6em 1em;margin:1em 0}
+mark{background:#ffe08a;padding:0 .1em}.label{font-weight:bold}fieldset{border:0;padding:0;margin:.4em 0}"""
 
+_script = """document.getElementById('save').onclick = function() {
+  var answers = {}, missing = 0;
+  document.querySelectorAll('fieldset').forEach(function(f) {
+    var chosen = f.querySelector('input:checked');
+    if (chosen) answers[f.dataset.id] = chosen.value; else missing++;
+  });
+  if (missing) { document.getElementById('note').textContent = missing + ' reviews have no answer yet.'; return; }
+  var all = Object.assign({}, JSON.parse(document.getElementById('who').textContent), {answers: answers});
+  var link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob([JSON.stringify(all)], {type: 'application/json'}));
+  link.download = 'answers_' + all.worker + '.json';
+  link.click();
+};"""
+
+_page = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Reading reviews with a system</title>
+<style>{style}</style></head><body><h1>What would the system say?</h1>
+<p>A computer system reads reviews and labels them. It makes mistakes. First read {n_shown} reviews with its labels;
+the words it is said to rely on are highlighted. Then guess its label for {n_asked} further reviews:
+not what you think, but what the system says.</p>
+<h2>Part 1: learn</h2>{learn}<h2>Part 2: guess</h2>{quiz}
+<p><button id="save">Save my answers</button> <span id="note" role="status"></span></p>
+<script type="application/json" id="who">{who}</script><script>{script}</script></body></html>"""
+
+# %% ../../nbs/39c_humans.ipynb #8611bd54
 def marked_html(x:Instance, words) -> str:
     "A text with some words highlighted, escaped"
     out, i = [], 0
     for text, offsets in zip(x.texts, x.offsets):
         s, last = "", 0
         for a, b in offsets:
-            w = html.escape(text[a:b]); s += html.escape(text[last:a]) + (f"<mark>{w}</mark>" if i in words else w); last, i = b, i+1
+            w = html.escape(text[a:b])
+            s += html.escape(text[last:a]) + (f"<mark>{w}</mark>" if i in words else w)
+            last, i = b, i+1
         out.append(s + html.escape(text[last:]))
     return "<br>".join(out)
 
-def sheet(worker:str, study:str, labels, # class names
+def _shown_article(x, words, label):
+    said = f'<p class="label">The system says: {html.escape(label)}</p>'
+    return f"<article><p>{marked_html(x, words)}</p>{said}</article>"
+
+def _asked_article(x, labels):
+    name = html.escape(x.id)
+    def box(l): return f'<label><input type="radio" name="{name}" value="{l}"> {l}</label> '
+    boxes = "".join(box(html.escape(l)) for l in labels)
+    question = f'<fieldset data-id="{name}"><legend>What does the system say?</legend>{boxes}</fieldset>'
+    return f"<article><p>{marked_html(x, ())}</p>{question}</article>"
+
+def sheet(worker:str, study:str,
+          labels, # class names
           shown,  # (instance, words, label) to learn from
           asked,  # instances of the test
          ) -> str: # HTML
     "The page of one worker"
-    learn = "".join(f'<article><p>{marked_html(x, w)}</p><p class="label">The system says: {html.escape(l)}</p></article>' for x, w, l in shown)
-    box = lambda x, l: f'<label><input type="radio" name="{html.escape(x.id)}" value="{html.escape(l)}"> {html.escape(l)}</label> '
-    quiz = "".join(f'<article><p>{marked_html(x, ())}</p><fieldset data-id="{html.escape(x.id)}"><legend>What does the system say?</legend>{"".join(box(x, l) for l in labels)}</fieldset></article>' for x in asked)
     who = json.dumps(dict(worker=worker, study=study)).replace("<", "\\u003c")
-    return f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Reading reviews with a system</title><style>{_style}</style></head><body><h1>What would the system say?</h1>
-<p>A computer system reads reviews and labels them. It makes mistakes. First read {len(shown)} reviews with its labels; the words it is said to rely on are highlighted. Then guess its label for {len(asked)} further reviews: not what you think, but what the system says.</p>
-<h2>Part 1: learn</h2>{learn}<h2>Part 2: guess</h2>{quiz}<p><button id="save">Save my answers</button> <span id="note" role="status"></span></p><script type="application/json" id="who">{who}</script><script>{_script}</script></body></html>"""
+    learn, quiz = "".join(_shown_article(*s) for s in shown), "".join(_asked_article(x, labels) for x in asked)
+    return _page.format(style=_style, script=_script, who=who, learn=learn, quiz=quiz,
+                        n_shown=len(shown), n_asked=len(asked))
 
-def write_study(folder, instances, labels, # what the model says about each text
+# %% ../../nbs/39c_humans.ipynb #3208929b
+def write_study(folder, instances,
+                labels,             # what the model says about each text
                 cohorts,            # {name: explanations (or sets of words) of the texts}
                 names,              # class names
                 workers:int=10,     # per cohort
                 share:float=.1, explained:int=40, test:int=20, errors:float=.5, seed:int=0) -> dict: # the key
     "Write one sheet per worker, and the key"
-    folder = Path(folder); plan = study_plan(instances, labels, explained, test, errors, seed); key = dict(plan, labels=list(names), share=share, workers={})
+    folder, plan = Path(folder), study_plan(instances, labels, explained, test, errors, seed)
     for c, es in cohorts.items():
-        if len(es) != len(instances): raise ValueError(f"cohort {c!r} has {len(es)} explanations for {len(instances)} texts")
+        if len(es) != len(instances):
+            raise ValueError(f"cohort {c!r} has {len(es)} explanations for {len(instances)} texts")
+    key = dict(plan, labels=list(names), share=share, workers={})
     key["study"] = fingerprint([instances[i].id for i in plan["explained"]+plan["test"]], list(cohorts), seed)
-    key["truth"] = {instances[i].id: labels[i] for i in plan["test"]}; key["errors"] = [instances[i].id for i in plan["test"] if instances[i].label != labels[i]]
+    key["truth"] = {instances[i].id: labels[i] for i in plan["test"]}
+    key["errors"] = [instances[i].id for i in plan["test"] if instances[i].label != labels[i]]
     for (c, es), w in itertools.product(cohorts.items(), range(workers)):
-        worker = fingerprint(seed, c, w)[:6]; rng = np.random.default_rng(seed_for(seed, c, w)); key["workers"][worker] = c
-        shown = [(instances[i], select_words(es[i], instances[i], share), labels[i]) for i in rng.permutation(plan["explained"])]
-        write_whole(folder/"sheets"/f"sheet_{worker}.html", sheet(worker, key["study"], names, shown, [instances[i] for i in rng.permutation(plan["test"])]))
+        worker, rng = fingerprint(seed, c, w)[:6], np.random.default_rng(seed_for(seed, c, w))
+        key["workers"][worker] = c
+        learn = [(instances[i], select_words(es[i], instances[i], share), labels[i])
+                 for i in rng.permutation(plan["explained"])]
+        quiz = [instances[i] for i in rng.permutation(plan["test"])]
+        write_whole(folder/"sheets"/f"sheet_{worker}.html", sheet(worker, key["study"], names, learn, quiz))
     write_whole(folder/"key.json", json.dumps(key, indent=1))
     return key
 
 # %% ../../nbs/39c_humans.ipynb #426441a9
+def _checked(path, key, seen):
+    "The content of an answer file, if it belongs to the study and is complete"
+    d = json.loads(path.read_text(encoding="utf8"))
+    if d.get("study") != key["study"]:
+        raise ValueError(f"{path.name} belongs to study {d.get('study')!r}, not to {key['study']!r}")
+    check_choice(d.get("worker"), key["workers"], "worker")
+    if d["worker"] in seen: raise ValueError(f"worker {d['worker']} has answered twice, see {path.name}")
+    missing = [i for i in key["truth"] if i not in d["answers"]]
+    if missing:
+        raise ValueError(f"{path.name} lacks answers for {len(missing)} texts, {missing[0]!r} for instance")
+    for i in key["truth"]: check_choice(d["answers"][i], key["labels"], f"answer in {path.name}")
+    return d
+
 def read_answers(folder, key:dict) -> pd.DataFrame: # one row per worker and test text
     "The answers of all workers"
-    rows, seen = [], set()
+    files = {}
     for path in sorted(Path(folder).glob("*.json")):
-        d = json.loads(path.read_text(encoding="utf8"))
-        if d.get("study") != key["study"]: raise ValueError(f"{path.name} belongs to study {d.get('study')!r}, not to {key['study']!r}")
-        check_choice(d.get("worker"), key["workers"], "worker")
-        if d["worker"] in seen: raise ValueError(f"worker {d['worker']} has answered twice, see {path.name}")
-        missing = [i for i in key["truth"] if i not in d["answers"]]
-        if missing: raise ValueError(f"{path.name} lacks answers for {len(missing)} texts, {missing[0]!r} for instance")
-        seen.add(d["worker"])
-        rows += [dict(worker=d["worker"], cohort=key["workers"][d["worker"]], text=i, answer=check_choice(d["answers"][i], key["labels"], f"answer in {path.name}"), said=l, right=float(d["answers"][i] == l),
-                      model_error=i in key["errors"], simulated=bool(d.get("simulated"))) for i, l in key["truth"].items()]
-    place = {w: i for i, w in enumerate(key["workers"])}
-    return pd.DataFrame(sorted(rows, key=lambda r: place[r["worker"]]))
+        d = _checked(path, key, files)
+        files[d["worker"]] = d
+    rows = []
+    for worker, cohort in key["workers"].items():
+        d = files.get(worker)
+        for i, said in key["truth"].items() if d else ():
+            answer = d["answers"][i]
+            rows.append(dict(worker=worker, cohort=cohort, text=i, answer=answer, said=said,
+                             right=float(answer == said), model_error=i in key["errors"],
+                             simulated=bool(d.get("simulated"))))
+    return pd.DataFrame(rows)
 
-def simulate_workers(folder, key:dict, skill:dict, # {cohort: probability of a right answer}
+def simulate_workers(folder, key:dict,
+                     skill:dict, # {cohort: probability of a right answer}
                      spread:float=.08, seed:int=0) -> int: # files written
     "Answer files of workers that do not exist, marked `simulated`; for trying out the kit"
-    for worker, c in key["workers"].items():
-        rng = np.random.default_rng(seed_for(seed, worker)); p = float(np.clip(skill[c] + rng.normal(0, spread), 0, 1))
-        others = lambda l: [o for o in key["labels"] if o != l]
-        a = {i: l if rng.random() < p else others(l)[int(rng.integers(len(key["labels"])-1))] for i, l in key["truth"].items()}
-        write_whole(Path(folder)/f"answers_{worker}.json", json.dumps(dict(worker=worker, study=key["study"], answers=a, simulated=True)))
+    for worker, cohort in key["workers"].items():
+        rng = np.random.default_rng(seed_for(seed, worker))
+        p = float(np.clip(skill[cohort] + rng.normal(0, spread), 0, 1))
+        def answer(label):
+            if rng.random() < p: return label
+            others = [o for o in key["labels"] if o != label]
+            return others[int(rng.integers(len(others)))]
+        answers = {i: answer(label) for i, label in key["truth"].items()}
+        record = dict(worker=worker, study=key["study"], answers=answers, simulated=True)
+        write_whole(Path(folder)/f"answers_{worker}.json", json.dumps(record))
     return len(key["workers"])
 
 # %% ../../nbs/39c_humans.ipynb #2b3f2bf7
-cohort_tests = dict(welch=lambda a, b: st.ttest_ind(a, b, equal_var=False).pvalue, mannwhitney=lambda a, b: st.mannwhitneyu(a, b).pvalue)
+def _welch(a, b): return st.ttest_ind(a, b, equal_var=False).pvalue
+def _mannwhitney(a, b): return st.mannwhitneyu(a, b).pvalue
+
+cohort_tests = dict(welch=_welch, mannwhitney=_mannwhitney)
 
 def cohort_table(answers:pd.DataFrame, level:float=.95) -> pd.DataFrame: # one row per cohort, in percent
     "Accuracy of each cohort, over all reviews and over the model's errors"
     rows = []
     for c, g in answers.groupby("cohort", sort=False):
-        a = g.groupby("worker").right.mean()*100; e = g[g.model_error].groupby("worker").right.mean()*100; h = st.t.ppf((1+level)/2, len(a)-1)*a.std(ddof=1)/len(a)**.5 if len(a) > 1 else np.nan
-        rows.append(dict(cohort=c, accuracy=a.mean(), low=a.mean()-h, high=a.mean()+h, on_model_errors=e.mean() if len(e) else np.nan, workers=len(a), texts=g.text.nunique(), simulated=bool(g.simulated.any())))
+        a = g.groupby("worker").right.mean()*100
+        e = g[g.model_error].groupby("worker").right.mean()*100
+        half = np.nan
+        if len(a) > 1: half = st.t.ppf((1+level)/2, len(a)-1)*a.std(ddof=1)/len(a)**.5
+        rows.append(dict(cohort=c, accuracy=a.mean(), low=a.mean()-half, high=a.mean()+half,
+                         on_model_errors=e.mean() if len(e) else np.nan, workers=len(a), texts=g.text.nunique(),
+                         simulated=bool(g.simulated.any())))
     return pd.DataFrame(rows)
 
 def compare_cohorts(answers:pd.DataFrame, test:str="welch") -> pd.DataFrame: # one row per pair of cohorts
     "Two-sample tests of worker accuracies"
-    fn = cohort_tests[check_choice(test, cohort_tests, "two-sample test")]; acc = {c: g.groupby("worker").right.mean().to_numpy() for c, g in answers.groupby("cohort", sort=False)}
-    return pd.DataFrame([dict(a=a, b=b, difference=(acc[a].mean()-acc[b].mean())*100, p=float(fn(acc[a], acc[b])), test=test) for a, b in itertools.combinations(acc, 2)])
+    p_value = cohort_tests[check_choice(test, cohort_tests, "two-sample test")]
+    acc = {c: g.groupby("worker").right.mean().to_numpy() for c, g in answers.groupby("cohort", sort=False)}
+    def row(a, b):
+        difference = (acc[a].mean()-acc[b].mean())*100
+        return dict(a=a, b=b, difference=difference, p=float(p_value(acc[a], acc[b])), test=test)
+    return pd.DataFrame([row(a, b) for a, b in itertools.combinations(acc, 2)])
 
 # %% ../../nbs/39c_humans.ipynb #058446cb
 def published_study() -> pd.DataFrame:
