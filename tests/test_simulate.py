@@ -302,7 +302,9 @@ def test_one_by_one_equals_plain_torch():
     for k, v in m.named_parameters(): torch.testing.assert_close(stack.params[k][0], v.detach(), atol=1e-6, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name, options", [("bert", dict(width=8, heads=2, inner=8)), ("bilstm", dict(width=6, hidden=5)), ("bilstm_attention", dict(width=6, hidden=5))])
+@pytest.mark.parametrize("name, options", [
+    ("bert", dict(width=8, heads=2, inner=8)), ("bilstm", dict(width=6, hidden=5)),
+    ("bilstm_attention", dict(width=6, hidden=5)), ("bag", dict(width=6))])
 @pytest.mark.parametrize("strategy", students.strategies)
 def test_students_together(reviews, name, options, strategy):
     c = students.StudentConfig(name, options)
@@ -417,3 +419,90 @@ def test_human_kit(tmp_path):
 
 
 def test_published_study(): assert humans.published_study().set_index("claim").value["crowd simulation accuracy, random"] == 75
+
+
+def small_nli(n=40):
+    "Texts, a tiny untrained model, and the true spans as explanations"
+    xs = generate("controlled-nli", n, split="train")
+    labels = ["entailment", "neutral", "contradiction"]
+    words = [t for x in xs for t in x.texts] + ["< > , ; 1 2 3"]
+    clf = new_tiny("bert", words, labels, layers=2, width=16, heads=2, max_length=80)
+    def spans(x): return sorted(x.gold.spans)
+    ex = [Explanation(x, "span", spans(x), np.arange(len(spans(x)), 0, -1.), "truth", base="truth") for x in xs]
+    return xs, clf, ex
+
+
+def test_two_runs_with_one_seed_give_the_same_table(reviews):
+    truth = {"truth": [set(x.gold.tokens) for x in reviews[:24]]}
+    parts = reviews[:24], reviews[24:36], reviews[36:56]
+    kw = dict(students=[("bert", dict(width=8, heads=2, inner=8)), ("bag", {})], seeds=2, recipe=Recipe(epochs=1))
+    one, two = (rankings.gain_table(students.run_students(truth, *parts, **kw), n_resamples=200) for _ in range(2))
+    assert one.to_csv() == two.to_csv()
+    _, clf, ex = small_nli()
+    how = dict(teacher="gold", seeds=2, trivial=False, recipe=Recipe(epochs=1), shares=(.5, .2, .3))
+    one, two = (agents.agent_table(agents.run_agents(clf, ex, **how), n_resamples=100) for _ in range(2))
+    assert one.to_csv() == two.to_csv()
+
+
+def test_killed_agents_resume(tmp_path, monkeypatch):
+    _, clf, ex = small_nli()
+    how = dict(teacher="gold", seeds=2, trivial=False, recipe=Recipe(epochs=1), shares=(.5, .2, .3))
+    whole, real, trained = agents.run_agents(clf, ex, **how), agents._train_agents, []
+    def dies(lessons):
+        if len(trained) == 3: raise KeyboardInterrupt
+        trained.extend(lessons)
+        return real(lessons)
+    monkeypatch.setattr(agents, "_train_agents", dies)
+    with pytest.raises(KeyboardInterrupt): agents.run_agents(clf, ex, cache=tmp_path, **how)
+    kept = {p.name: p.stat().st_mtime_ns for p in tmp_path.glob("*.json")}
+    assert len(kept) == 3
+    trained.clear()
+    again = agents.run_agents(clf, ex, cache=tmp_path, **how)
+    assert len(trained) == 1 and all((tmp_path/n).stat().st_mtime_ns == t for n, t in kept.items())
+    assert again.sf.tolist() == whole.sf.tolist()
+
+
+def test_frozen_parameters_stay(pair):
+    _, clf, _ = small_nli()
+    names = [k for k, _ in clf.model.base_model.named_parameters() if "layer.0" in k or "embeddings" in k]
+    other = agents.new_agent(clf, 5).clf
+    assert agents.same_weights(clf, clf) and len(agents.same_weights(other, clf)) < len(agents.same_weights(clf, clf))
+    agent = agents.new_agent(clf, 0, start=clf, frozen=names)
+    ids, types, _ = agents.read_augmented(clf, agents.plain(pair))
+    data = dict(ids=torch.tensor([ids]*8), types=torch.tensor([types]*8), mask=torch.ones(8, len(ids), dtype=torch.bool),
+                y=torch.tensor([0, 1]*4))
+    recipe = Recipe(epochs=2, batch=4, select="last")
+    stack, _ = train_together([agent], [data], agents._agent_loss, [0], recipe, seq=agents._agent_seq, together=False)
+    before = dict(clf.model.base_model.named_parameters())
+    after = dict(stack.module(0).model.base_model.named_parameters())
+    moved = {k for k in before if not torch.equal(before[k], after[k])}
+    assert moved and not moved & set(names)
+    with pytest.raises(ValueError, match="parameter to freeze"): agents.new_agent(clf, frozen=["layer"])
+
+
+def test_agents_without_explanations():
+    xs, clf, ex = small_nli()
+    how = dict(teacher="gold", seeds=1, recipe=Recipe(epochs=1), shares=(.5, .2, .3))
+    alone = agents.run_agents(clf, [], texts=xs, **how)
+    beside = agents.run_agents(clf, ex, trivial=False, **how)
+    assert alone.kind.tolist() == ["none"] and alone.sf[0] == beside.sf[0]
+
+
+def test_tables_4_and_7_learn_from_different_explanations():
+    teacher = qa.load_qa_teacher()
+    texts = generate("controlled-qa", 30, seed=7, split="test", distractors=0)
+    gold, predicted = qa._taught("gold", [texts])[0], qa._taught(teacher, [texts])[0]
+    assert gold == ([qa.answer_span(x) for x in texts], [qa.equalities(x) for x in texts])
+    assert predicted == teacher.teach(texts)
+    assert predicted[1] != gold[1] and qa.judge_teacher(teacher, texts)["equalities_found"] > 90
+
+
+def test_qa_teacher_ships(tmp_path):
+    teacher = qa.load_qa_teacher("tiny-bert-qa")
+    assert teacher.card["held_out"]["exact_answers"] >= 97 and teacher.card["held_out"]["n"] >= 300
+    assert sum(p.stat().st_size for p in bundled("models", "tiny-bert-qa").iterdir()) < 2e6
+    texts = generate("controlled-qa", 40, seed=3, split="test", distractors=0)
+    assert qa.judge_teacher(teacher, texts)["exact_answers"] >= 95
+    again = qa.load_qa_teacher(teacher.save(tmp_path/"copy"))
+    assert again.teach(texts) == teacher.teach(texts)
+    with pytest.raises(ValueError, match="did you mean 'tiny-bert-qa'"): qa.load_qa_teacher("tiny-bert-q")
