@@ -1084,7 +1084,8 @@ methods = ["a total of {N} patients with {C} were recruited at three hospitals",
            "missing values were replaced by the last observation",
            "the analysis followed a plan that had been published in advance", "visits took place every second week"]
 remarks = ["in total , {K} patients left the study early for personal reasons",
-           "no serious adverse events were reported", "adherence was good in all groups", "the results did not depend on the hospital",
+           "no serious adverse events were reported", "adherence was good in all groups",
+           "the results did not depend on the hospital",
            "most patients said they would take part again"]
 endings = ["larger trials are needed before firm advice can be given",
            "the effects should be followed over a longer period",
