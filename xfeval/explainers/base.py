@@ -13,18 +13,20 @@ import numpy as np
 from ..core import Registry, check_choice, check_options, options_of
 
 # %% ../../nbs/19_methods.ipynb #070874fb
-methods = {k: Registry(f"{k} method") for k in ("token", "pair", "span")}
+methods = {kind: Registry(f"{kind} method") for kind in ("token", "pair", "span")}
 
-def method(name:str,           # what users call it
-           kind:str="token",   # token, pair or span
-           style:str="game",   # game or batch
+def method(name:str,                  # what users call it
+           kind:str="token",          # token, pair or span
+           style:str="game",          # game or batch
            needs:str="probabilities", # probabilities, gradients, attention or nothing
            output:str="prob_top",     # what is explained unless the user says otherwise
            absent:str="mask",         # how absent words look unless the user says otherwise
            cost:str="",               # model rows per instance, as text
-           paper:str=""):             # who uses it
+           paper:str="",              # who uses it
+          ):
     "Decorator that registers an explanation method"
-    check_choice(kind, methods, "kind of explanation"); check_choice(style, ("game", "batch"), "style of method")
+    check_choice(kind, methods, "kind of explanation")
+    check_choice(style, ("game", "batch"), "style of method")
     return methods[kind](name, style=style, needs=needs, output=output, absent=absent, cost=cost, paper=paper)
 
 # %% ../../nbs/19_methods.ipynb #56d9ecc6

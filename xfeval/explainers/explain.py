@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['kinds_of_call', 'bivariate', 'interaction', 'random_pairs', 'trivial', 'list_methods', 'target_indices',
-           'span_options', 'find_spans', 'explain', 'from_tokens', 'from_shap', 'from_ferret', 'from_captum']
+           'span_options', 'find_spans', 'explain', 'from_tokens', 'from_ferret', 'from_shap', 'from_captum']
 
 # %% ../../nbs/24_explain.ipynb #4cc35b85
 import time
@@ -13,10 +13,10 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from ..core import Explanation, Instance, check_choice, outputs, absences, seed_for
+from ..core import Explanation, Instance, absences, check_choice, outputs, seed_for
 from ..engine import Engine, Job, engine_for
 from . import attention, games as _games, gradients, spans as _spans
-from .base import check_options, method, methods, options_of
+from .base import Attribution, check_options, method, methods, options_of
 
 # %% ../../nbs/24_explain.ipynb #b6fc698b
 method("shapley", cost="min(2^n, budget + 2)", paper="Sun")(_games.kernel_shap)
@@ -45,184 +45,299 @@ def interaction(n, rng=0, budget:int|None=None, estimator:str="kriging"):
 def random_pairs(n, rng=0):
     "Random pair scores"
     return np.random.default_rng(rng).random((n, n))
-    yield
+    yield # a generator like the others, though it asks for nothing
 
 # %% ../../nbs/24_explain.ipynb #1788b6fc
 @method("trivial", style="batch", needs="probabilities", cost="1", paper="Pruthi")
 def trivial(clf, encs, targets, output, rngs, *, percent=10):
     "Marks the c-th block of words for class c"
-    from xfeval.explainers.base import Attribution
     out = []
     for e, t in zip(encs, targets):
-        s = np.zeros(e.instance.n_words); s[e.players] = _spans.trivial(len(e.players), int(t), percent)
+        s = np.zeros(e.instance.n_words)
+        s[e.players] = _spans.trivial(len(e.players), int(t), percent)
         out.append(Attribution(s, e.notes))
     return out
 
 # %% ../../nbs/24_explain.ipynb #d974680b
 def list_methods() -> pd.DataFrame: # one row per kind and method
     "Every method with its kind, what it needs from the model, its cost and its options"
-    rows = [dict(method=n, kind=k, needs=r.info(n)["needs"], cost=r.info(n)["cost"], paper=r.info(n)["paper"], options=", ".join(options_of(r[n])), description=r.info(n)["description"])
-            for k, r in methods.items() for n in r]
+    rows = []
+    for kind, registry in methods.items():
+        for name, fn in registry.items():
+            info = registry.info(name)
+            rows.append(dict(method=name, kind=kind, needs=info["needs"], cost=info["cost"], paper=info["paper"],
+                             options=", ".join(options_of(fn)), description=info["description"]))
     return pd.DataFrame(rows)
 
 # %% ../../nbs/24_explain.ipynb #30ed429f
-def target_indices(clf, instances, target=None, output:str="prob_top", engine:Engine|None=None) -> np.ndarray: # one class index per instance
+def _class(t, clf):
+    "A class index, from a name or a number"
+    if isinstance(t, str): return clf.index(t)
+    if not 0 <= t < len(clf.labels):
+        known = f"the model has {len(clf.labels)} classes, {', '.join(clf.labels)}"
+        raise ValueError(f"class {t} does not exist: {known}")
+    return int(t)
+
+def target_indices(clf,                    # a `Classifier`
+                   instances,              # list of `Instance`
+                   target=None,            # class (one for all, or one each), "gold", or None: the predicted class
+                   output:str="prob_top",  # what is explained
+                   engine:Engine|None=None,
+                  ) -> np.ndarray: # one class index per instance
     "The class to explain in each instance"
     engine = engine_for(clf, engine)
     if output == "neg_loss" and target is None: target = "gold"
     if target is None: return engine.predict(instances).argmax(1) if len(instances) else np.zeros(0, int)
     if isinstance(target, str) and target == "gold": return np.array([engine.label_index(x) for x in instances], int)
-    names = [target]*len(instances) if isinstance(target, (str, int, np.integer)) else list(target)
+    one_for_all = isinstance(target, (str, int, np.integer))
+    names = [target]*len(instances) if one_for_all else list(target)
     if len(names) != len(instances): raise ValueError(f"{len(names)} targets for {len(instances)} instances")
-    return np.array([clf.index(t) if isinstance(t, str) else _class(t, clf) for t in names], int)
-
-def _class(t, clf):
-    if not 0 <= t < len(clf.labels): raise ValueError(f"class {t} does not exist: the model has {len(clf.labels)} classes, {', '.join(clf.labels)}")
-    return int(t)
+    return np.array([_class(t, clf) for t in names], int)
 
 # %% ../../nbs/24_explain.ipynb #764911a2
-def span_options(search:str="louvain",   # louvain or contiguous
-                 per:str="runs",         # a score per pair of runs, or of whole sides
-                 norm:str="mean",        # mean over word pairs, or divided by the union of words
-                 **options) -> dict:     # louvain: resolution, threshold, backend, negative, seed, limit; contiguous: resolution, negative
+def span_options(search:str="louvain", # louvain or contiguous
+                 per:str="runs",       # a score per pair of runs, or of whole sides
+                 norm:str="mean",      # mean over word pairs, or divided by the union of words
+                 **options,            # resolution and negative; of louvain also threshold, backend, seed and limit
+                ) -> dict:
     "The options of the span search, checked"
     given = dict(search=search, per=per, norm=norm, **options)
     _spans.span_scores(np.ones((2, 2)), [0, 1], **given)
     return given
 
-def find_spans(w, part_of, words, random, seed, options) -> tuple: # {span pair: score} and notes
+def find_spans(w,            # directed weights over words
+               part_of,      # part (0 or 1) of every row
+               words,        # word index of every row
+               random:bool,  # random spans instead
+               seed:int,     # of the random spans
+               options:dict, # see `span_options`
+              ) -> tuple:    # {span pair: score} and notes
     "Scored span pairs from a directed matrix over words"
     if len(set(part_of.tolist())) < 2: return {}, ("one part has no visible word: no span pairs",)
     if random: return _spans.random_spans(part_of, seed, words=words), ()
     return _spans.span_scores(w, part_of, words=words, **options)
 
-# %% ../../nbs/24_explain.ipynb #91b92955
+# %% ../../nbs/24_explain.ipynb #56a401ba
 kinds_of_call = ("token", "pair", "span", "combined")
 
-def explain(clf,                  # a `Classifier`
-            data,                 # an `Instance` or a list of them
-            method="shapley",     # name of a method, or several
-            kind="token",         # token, pair, span or combined, or several
-            target=None,          # class name (one for all, or one each), "gold", or None: the predicted class
-            output:str|None=None, # what is explained: prob_top, logit_top, log_prob_top or neg_loss; None: as the method's paper
-            absent:str|None=None, # how absent words look: mask, pad, delete or zero_embedding; None: as the method's paper (mask where the model is only a function)
-            seed:int=0, engine:Engine|None=None,
-            span:Mapping|None=None, # options of the span search, see `span_options`
-            **options) -> list: # one `Explanation` per instance (and method and kind, in that order)
-    "Explain the class of each instance"
-    data = [data] if isinstance(data, Instance) else list(data)
-    names, ks = [method] if isinstance(method, str) else list(method), [kind] if isinstance(kind, str) else list(kind)
-    plan = [(m, k) for m in names for k in ks]
-    for m, k in plan: _check_call(clf, data, m, k, output, absent, options, len(names)*len(ks) > 1)
-    engine, span = engine_for(clf, engine), span_options(**(span or {}))
-    scores = _scores(clf, data, plan, target, output, absent, seed, engine, options)
-    table = [[_build(clf, x, m, k, scores[m, _base_kind(k)][i], scores.get((m, "token")), i, seed, span) for m, k in plan] for i, x in enumerate(data)]
-    return [e for row in table for e in row]
+def _base_kind(kind):
+    "Spans stand on pairs"
+    return "token" if kind == "token" else "pair"
 
-def _base_kind(k): return "token" if k == "token" else "pair"
-
-def _check_call(clf, data, m, k, output, absent, options, many):
-    check_choice(k, kinds_of_call, "kind of explanation"); reg = methods[_base_kind(k)]
-    if m not in reg and m in methods["token"]: raise ValueError(f"method {m!r} has no {k} form: {k} methods are {', '.join(reg)}")
-    fn = reg[m]
-    if not many: check_options(fn, options, f"{k} method {m!r}")
+def _check_options(fn, name, kind, options, many):
+    "With several methods an option must belong to some method, with one to this one"
+    if not many: return check_options(fn, options, f"{kind} method {name!r}")
+    known = {o for registry in methods.values() for f in registry.values() for o in options_of(f)}
     for o in options:
-        if many and not any(o in options_of(r[n]) for r in methods.values() for n in r): raise ValueError(f"unknown option {o!r}: no method takes it")
+        if o not in known: raise ValueError(f"unknown option {o!r}: no method takes it")
+
+def _check_model(clf, name, registry, absent):
+    "Can the model give what the method needs?"
+    info = registry.info(name)
+    is_function = clf.family == "function"
+    looks = absent or info["absent"]
+    asks = info["style"] == "game" and info["needs"] != "nothing"
+    if asks and looks not in clf.absences and (absent or not is_function):
+        can = " or ".join(map(repr, clf.absences))
+        raise ValueError(f"method {name!r} removes words by absent={looks!r}, which {clf.name} cannot do: "
+                         f"pass absent={can}")
+    if is_function and info["needs"] in ("gradients", "attention"):
+        possible = ", ".join(n for n in registry if registry.info(n)["needs"] == "probabilities")
+        raise ValueError(f"method {name!r} needs {info['needs']}, which {clf.name} does not have: "
+                         "it is only a function. "
+                         f"Methods that only ask for probabilities: {possible}")
+
+def _check_call(clf, data, name, kind, output, absent, options, many):
+    "A `ValueError` for a call that cannot work"
+    check_choice(kind, kinds_of_call, "kind of explanation")
+    registry = methods[_base_kind(kind)]
+    if name not in registry and name in methods["token"]:
+        raise ValueError(f"method {name!r} has no {kind} form: {kind} methods are {', '.join(registry)}")
+    _check_options(registry[name], name, kind, options, many)
     if output is not None: check_choice(output, outputs[:4], "output to explain")
     if absent is not None: check_choice(absent, absences, "absence")
-    a = absent or reg.info(m)["absent"]
-    if reg.info(m)["style"] == "game" and reg.info(m)["needs"] != "nothing" and a not in clf.absences and (absent or clf.family != "function"):
-        raise ValueError(f"method {m!r} removes words by absent={a!r}, which {clf.name} cannot do: pass absent={' or '.join(map(repr, clf.absences))}")
-    if reg.info(m)["needs"] in ("gradients", "attention") and clf.family == "function": raise ValueError(f"method {m!r} needs {reg.info(m)['needs']}, which {clf.name} does not have: it is only a function. Methods that only ask for probabilities: {', '.join(n for n in reg if reg.info(n)['needs'] == 'probabilities')}")
-    if k != "token":
-        for x in data:
-            if len(x.sizes) < 2: raise ValueError(f"{k} explanations need two parts, instance {x.id!r} has one")
+    _check_model(clf, name, registry, absent)
+    if kind == "token": return
+    for x in data:
+        if len(x.sizes) < 2: raise ValueError(f"{kind} explanations need two parts, instance {x.id!r} has one")
 
-# %% ../../nbs/24_explain.ipynb #33da7728
-def _scores(clf, data, plan, target, output, absent, seed, engine, options):
-    "Raw scores (word vectors or directed matrices) of every method and base kind, all games in one pool"
-    need = dict.fromkeys((m, _base_kind(k)) for m, k in plan)
-    for m, k in plan:
-        if k == "combined": need[m, "token"] = None
-    encs, jobs, where, out = [clf.encode(x) for x in data], [], [], {}
-    for m, k in need:
-        info, fn = methods[k].info(m), methods[k][m]; o = output or info["output"]; mine = {a: b for a, b in options.items() if a in options_of(fn)}
-        ts = target_indices(clf, data, target, o, engine); rngs = [np.random.default_rng(seed_for(seed, x.id, m)) for x in data]
-        if info["style"] == "game":
-            a = absent or ("mask" if clf.family == "function" and info["absent"] not in ("mask", "delete") else info["absent"])
-            for i, x in enumerate(data):
-                jobs.append(Job(x, lambda n, fn=fn, r=rngs[i], mine=mine: fn(n, r, **mine), o, a, int(ts[i]))); where.append((m, k, i))
-            out[m, k] = [dict(target=int(t), options=dict(mine, output=o, absent=a, seed=seed)) for t in ts]
-        else:
-            out[m, k] = []
-            for c in (slice(s, s+engine.shard) for s in range(0, len(data), engine.shard)):
-                start, rows = time.perf_counter(), clf.rows; res = fn(clf, encs[c], ts[c], o, rngs[c], **mine); each = (time.perf_counter()-start)/len(res), (clf.rows-rows)//len(res)
-                out[m, k] += [dict(target=int(t), options=dict(mine, output=o, seed=seed), scores=a.scores, notes=a.notes, facts=a.facts, seconds=each[0], forwards=each[1]) for a, t in zip(res, ts[c])]
-    start = time.perf_counter(); results = engine.run(jobs); each = (time.perf_counter()-start)/max(1, len(jobs))
-    for (m, k, i), r, j in zip(where, results, jobs):
-        out[m, k][i].update(scores=_spread(np.asarray(r), encs[i]), notes=encs[i].notes, facts={}, seconds=each, forwards=j.asked)
+# %% ../../nbs/24_explain.ipynb #91b92955
+def explain(clf,                    # a `Classifier`
+            data,                   # an `Instance` or a list of them
+            method="shapley",       # name of a method, or several
+            kind="token",           # token, pair, span or combined, or several
+            target=None,            # class name (one for all, or one each), "gold", or None: the predicted class
+            output:str|None=None,   # prob_top, logit_top, log_prob_top or neg_loss; None: as the method's paper
+            absent:str|None=None,   # mask, pad, delete or zero_embedding; None: as the method's paper
+            seed:int=0,             # of everything random; every instance and method has its own numbers
+            engine:Engine|None=None,
+            span:Mapping|None=None, # options of the span search, see `span_options`
+            **options,              # of the methods, see `list_methods`
+           ) -> list: # one `Explanation` per instance (and method and kind, in that order)
+    "Explain the class of each instance"
+    data = [data] if isinstance(data, Instance) else list(data)
+    names = [method] if isinstance(method, str) else list(method)
+    kinds = [kind] if isinstance(kind, str) else list(kind)
+    plan = [(m, k) for m in names for k in kinds]
+    for m, k in plan: _check_call(clf, data, m, k, output, absent, options, len(plan) > 1)
+    engine, span = engine_for(clf, engine), span_options(**(span or {}))
+    scores = _scores(clf, data, plan, target, output, absent, seed, engine, options)
+    out = []
+    for i, x in enumerate(data):
+        for m, k in plan:
+            record, of_tokens = scores[m, _base_kind(k)][i], scores.get((m, "token"))
+            out.append(_build(clf, x, m, k, record, of_tokens, i, seed, span))
     return out
 
-def _spread(s, enc): # from players to all words of the instance
-    n = enc.instance.n_words; full = np.zeros((n,)*s.ndim); full[np.ix_(*[enc.players]*s.ndim)] = s
+# %% ../../nbs/24_explain.ipynb #33da7728
+def _needed(plan):
+    "The methods and base kinds whose scores a plan needs"
+    need = dict.fromkeys((m, _base_kind(k)) for m, k in plan)
+    need.update(dict.fromkeys((m, "token") for m, k in plan if k == "combined"))
+    return list(need)
+
+def _looks(clf, info, absent):
+    "How absent words look: a function is only asked about texts, where words are masked or deleted"
+    if absent: return absent
+    return "mask" if clf.family == "function" and info["absent"] not in ("mask", "delete") else info["absent"]
+
+def _batch_records(clf, fn, encs, targets, output, rngs, own, shard, common):
+    "Records of a batch method, shard by shard"
+    out = []
+    for s in range(0, len(encs), shard):
+        c, start, rows = slice(s, s+shard), time.perf_counter(), clf.rows
+        found = fn(clf, encs[c], targets[c], output, rngs[c], **own)
+        seconds, forwards = (time.perf_counter()-start)/len(found), (clf.rows-rows)//len(found)
+        out += [dict(common, target=int(t), scores=a.scores, notes=a.notes, facts=a.facts, seconds=seconds,
+                     forwards=forwards) for a, t in zip(found, targets[c])]
+    return out
+
+def _game_jobs(data, fn, rngs, own, output, looks, targets):
+    "One job for the engine per instance"
+    def play_with(rng): return lambda n: fn(n, rng, **own)
+    return [Job(x, play_with(rng), output, looks, int(t)) for x, rng, t in zip(data, rngs, targets)]
+
+def _spread(s, enc):
+    "Scores over players (or pairs of them) as scores over all words of the instance"
+    full = np.zeros((enc.instance.n_words,)*s.ndim)
+    full[np.ix_(*[enc.players]*s.ndim)] = s
     return full
 
-def _bad(v): return not np.isfinite(v).all()
+def _scores(clf, data, plan, target, output, absent, seed, engine, options):
+    "Records with the raw scores of every method and base kind, all games in one pool"
+    encs, jobs, out = [clf.encode(x) for x in data], [], {}
+    for m, k in _needed(plan):
+        info, fn = methods[k].info(m), methods[k][m]
+        explained, own = output or info["output"], {o: v for o, v in options.items() if o in options_of(fn)}
+        targets = target_indices(clf, data, target, explained, engine)
+        rngs = [np.random.default_rng(seed_for(seed, x.id, m)) for x in data]
+        if info["style"] == "batch":
+            common = dict(options=dict(own, output=explained, seed=seed))
+            out[m, k] = _batch_records(clf, fn, encs, targets, explained, rngs, own, engine.shard, common)
+            continue
+        looks = _looks(clf, info, absent)
+        said = dict(own, output=explained, absent=looks, seed=seed)
+        out[m, k] = [dict(target=int(t), options=dict(said), notes=e.notes, facts={}) for t, e in zip(targets, encs)]
+        jobs += zip(_game_jobs(data, fn, rngs, own, explained, looks, targets), encs, out[m, k])
+    start = time.perf_counter()
+    results = engine.run([job for job, _, _ in jobs])
+    seconds = (time.perf_counter()-start)/max(1, len(jobs))
+    for (job, enc, record), result in zip(jobs, results):
+        record.update(scores=_spread(np.asarray(result), enc), seconds=seconds, forwards=job.asked)
+    return out
 
-def _build(clf, x, m, k, r, tokens, i, seed, span):
-    players = clf.encode(x).players
-    if _bad(r["scores"]): raise ValueError(f"method {m!r} gave a score that is not a number for instance {x.id!r}")
-    notes = (*r["notes"], *(f"{a} {b:.2g}" for a, b in r["facts"].items()))
-    common = dict(method=m, target=clf.labels[r["target"]], base=m, seconds=r["seconds"], forwards=r["forwards"], options=r["options"], notes=notes)
-    if k == "token": return Explanation(x, "token", players.tolist(), r["scores"][players], **common)
-    W = r["scores"]; S = (W + W.T)/2; one = players[x.part_of[players] == 0]; two = players[x.part_of[players] == 1]
-    if k == "pair": return Explanation(x, "pair", [(int(p), int(q)) for p in one for q in two], S[np.ix_(one, two)].ravel(), **common)
-    both = np.concatenate([one, two]).astype(int); found, more = find_spans(W[np.ix_(both, both)], x.part_of[both], both, m == "random", seed_for(seed, x.id, m, "span"), span)
-    common.update(options=dict(r["options"], **span), notes=(*notes, *more))
-    ex = Explanation(x, "span", tuple(found), np.array(list(found.values()), float), **common)
-    if k == "span": return ex
-    t = tokens[i]
-    return _spans.combined(ex, Explanation(x, "token", players.tolist(), t["scores"][players], **dict(common, forwards=t["forwards"])))
+# %% ../../nbs/24_explain.ipynb #d069db36
+def _common(clf, x, m, record):
+    "What explanations of all kinds have in common"
+    if not np.isfinite(record["scores"]).all():
+        raise ValueError(f"method {m!r} gave a score that is not a number for instance {x.id!r}")
+    facts = [f"{name} {value:.2g}" for name, value in record["facts"].items()]
+    return dict(method=m, base=m, target=clf.labels[record["target"]], seconds=record["seconds"],
+                forwards=record["forwards"], options=record["options"], notes=(*record["notes"], *facts))
+
+def _span_explanation(x, m, w, players, common, seed, span):
+    "Span pairs of a directed matrix over words"
+    found, more = find_spans(w[np.ix_(players, players)], x.part_of[players], players, m == "random",
+                             seed_for(seed, x.id, m, "span"), span)
+    common = dict(common, options=dict(common["options"], **span), notes=(*common["notes"], *more))
+    return Explanation(x, "span", tuple(found), np.array(list(found.values()), float), **common)
+
+def _build(clf, x, m, kind, record, of_tokens, i, seed, span):
+    "One explanation from its record (`combined` also from the token record of instance `i`)"
+    players, common, scores = clf.encode(x).players, _common(clf, x, m, record), record["scores"]
+    if kind == "token": return Explanation(x, "token", players.tolist(), scores[players], **common)
+    one, two = (players[x.part_of[players] == part] for part in (0, 1))
+    if kind == "pair":
+        items = [(int(p), int(q)) for p in one for q in two]
+        return Explanation(x, "pair", items, _spans.pair_scores(scores)[np.ix_(one, two)].ravel(), **common)
+    spans = _span_explanation(x, m, scores, np.concatenate([one, two]).astype(int), common, seed, span)
+    if kind == "span": return spans
+    words = of_tokens[i]
+    about = dict(common, options=spans.options, notes=spans.notes, forwards=words["forwards"])
+    return _spans.combined(spans, Explanation(x, "token", players.tolist(), words["scores"][players], **about))
 
 # %% ../../nbs/24_explain.ipynb #f0bccba0
-def from_tokens(instance:Instance, tokens, # strings as a tokenizer shows them
-                scores,                    # one per token
-                subword:str="sum", **kw) -> Explanation:
+def _find_token(token, instance, part, at):
+    "Where a token stands, searching from place `at` of a part on: (part, start, end), or None"
+    bare = str(token).replace("\u0120", "").replace("\u2581", "").removeprefix("##").strip()
+    if not bare: return None
+    for p in range(part, len(instance.texts)):
+        text, start = instance.texts[p].lower(), at if p == part else 0
+        i = text.find(bare.lower(), start)
+        if i >= 0 and not text[start:i].strip(): return p, i, i+len(bare)
+
+def from_tokens(instance:Instance, # what was explained
+                tokens,            # strings as a tokenizer shows them
+                scores,            # one per token
+                subword:str="sum", # sum, mean, first or max
+                **kw) -> Explanation:
     "An explanation from scores over the tokens of another tool"
     tokens, scores = list(tokens), np.asarray(scores, float)
     if len(tokens) != len(scores): raise ValueError(f"{len(tokens)} tokens but {len(scores)} scores")
     offsets, part, at = [], 0, 0
     for t in tokens:
-        bare = str(t).replace("\u0120", "").replace("\u2581", "").removeprefix("##").strip(); hit = None
-        for p in range(part, len(instance.texts)) if bare else ():
-            text = instance.texts[p].lower(); i = text.find(bare.lower(), at if p == part else 0)
-            if i >= 0 and not text[at if p == part else 0:i].strip(): hit = (p, i, i+len(bare)); break
+        hit = _find_token(t, instance, part, at)
         if hit: part, at = hit[0], hit[2]
         offsets.append(hit or (0, 0, 0))
-    if len(tokens) and not any(b > a for _, a, b in offsets): raise ValueError(f"none of the tokens {tokens[:5]} is found in the text {instance.texts[0][:60]!r}")
+    if len(tokens) and not any(b > a for _, a, b in offsets):
+        raise ValueError(f"none of the tokens {tokens[:5]} is found in the text {instance.texts[0][:60]!r}")
     return Explanation.from_scores(instance, scores, offsets=offsets, subword=subword, **kw)
 
-def from_shap(instance:Instance, values, # a `shap.Explanation` of one text
-              target:int|None=None,      # column of the class, if there are several
+def from_ferret(instance:Instance, # what was explained
+                explanation,       # ferret's object, or anything with `tokens` and `scores`
+                **kw) -> Explanation:
+    "An explanation from a ferret `Explanation` (or anything with `tokens` and `scores`)"
+    name = kw.pop("method", str(getattr(explanation, "explainer", "ferret")))
+    return from_tokens(instance, explanation.tokens, explanation.scores, method=name, **kw)
+
+# %% ../../nbs/24_explain.ipynb #af7f4570
+def from_shap(instance:Instance,    # what was explained
+              values,               # a `shap.Explanation` of one text
+              target:int|None=None, # column of the class, if there are several
               **kw) -> Explanation:
     "An explanation from a `shap.Explanation`"
-    v = np.asarray(values.values, float); v = v[0] if v.ndim == 3 or (v.ndim == 2 and len(v) == 1 and len(values.data) == 1 and not isinstance(values.data[0], str)) else v
-    data = values.data[0] if not isinstance(values.data[0], str) else values.data
+    v, nested = np.asarray(values.values, float), not isinstance(values.data[0], str)
+    tokens = values.data[0] if nested else values.data
+    one_row = v.ndim == 2 and len(v) == len(values.data) == 1 and nested
+    if v.ndim == 3 or one_row: v = v[0]
     if v.ndim == 2:
         if target is None: raise ValueError(f"the shap values cover {v.shape[1]} classes: say which with target=")
         v = v[:, target]
-    return from_tokens(instance, data, v, method=kw.pop("method", "shap"), **kw)
+    return from_tokens(instance, tokens, v, method=kw.pop("method", "shap"), **kw)
 
-def from_ferret(instance:Instance, explanation, **kw) -> Explanation:
-    "An explanation from a ferret `Explanation` (or anything with `tokens` and `scores`)"
-    return from_tokens(instance, explanation.tokens, explanation.scores, method=kw.pop("method", str(getattr(explanation, "explainer", "ferret"))), **kw)
-
-def from_captum(clf, instance:Instance, attributions, # tensor over the sub-words of `clf`: (length,), (length, width) or with a batch axis of 1
-                aggregation:str="sum", subword:str="sum", **kw) -> Explanation:
+def from_captum(clf,                   # the `Classifier` that was explained
+                instance:Instance,     # what was explained
+                attributions,          # tensor over its sub-words: (length,), (length, width), or a batch of one
+                aggregation:str="sum", # sum, mean or l2
+                subword:str="sum",     # sum, mean, first or max
+                **kw) -> Explanation:
     "An explanation from a captum tensor over the sub-words of `clf`"
-    a = np.asarray(attributions.detach().cpu() if hasattr(attributions, "detach") else attributions, float); enc = clf.encode(instance)
+    if hasattr(attributions, "detach"): attributions = attributions.detach().cpu()
+    a, enc = np.asarray(attributions, float), clf.encode(instance)
     if a.ndim and len(a) == 1 and len(enc.ids) != 1: a = a[0]
     if a.ndim == 2: a = gradients.aggregate(a, aggregation)
-    if a.shape != (len(enc.ids),): raise ValueError(f"attributions of shape {a.shape} do not fit the {len(enc.ids)} sub-words of instance {instance.id!r}")
-    w = clf.to_words(enc, a, subword)[enc.players]
-    return Explanation(instance, "token", enc.players.tolist(), w, method=kw.pop("method", "captum"), **kw)
+    if a.shape != (len(enc.ids),):
+        text = f"the {len(enc.ids)} sub-words of instance {instance.id!r}"
+        raise ValueError(f"attributions of shape {a.shape} do not fit {text}")
+    scores = clf.to_words(enc, a, subword)[enc.players]
+    return Explanation(instance, "token", enc.players.tolist(), scores, method=kw.pop("method", "captum"), **kw)
