@@ -9,11 +9,16 @@ import pytest
 from hypothesis import given as hypothesis_given, settings, strategies as st
 
 from xfeval.core import play
-from xfeval.explainers.games import (Kriging, bivariate_shapley, check_options, coalitions, cost, estimators, every_coalition, exact_shapley, games, interaction_of, kernel_budget, kernel_projection,
-                                     kernel_regression, kernel_shap, kernel_weights, lime, lime_fit, lime_pruthi, lime_weights, lime_zaman, occlusion, random_scores, shapley_interaction, shapley_of, shapley_sampling, sobol)
+from xfeval.explainers.games import (Kriging, bivariate_shapley, check_options, coalitions, cost, estimators,
+                                     every_coalition, exact_shapley, games, interaction_of, kernel_budget,
+                                     kernel_projection, kernel_regression, kernel_shap, kernel_weights, lime, lime_fit,
+                                     lime_pruthi, lime_weights, lime_zaman, occlusion, random_scores,
+                                     shapley_interaction, shapley_of, shapley_sampling, sobol)
 
-oracles = json.loads((Path(__file__).parent/"oracles.json").read_text()) if (Path(__file__).parent/"oracles.json").exists() else {}
-close = lambda a, b, tol=1e-9: np.testing.assert_allclose(a, b, rtol=0, atol=tol)
+known = Path(__file__).parent/"oracles.json"
+oracles = json.loads(known.read_text()) if known.exists() else {}
+
+def close(a, b, tol=1e-9): np.testing.assert_allclose(a, b, rtol=0, atol=tol)
 
 def worked(Z): return .5 + 2*Z[:, 0] + 1*Z[:, 1] + 3*(Z[:, 0] & Z[:, 1])
 
@@ -22,17 +27,26 @@ def table(v): return lambda Z: v[Z@(1 << np.arange(Z.shape[1]))]
 def random_game(n, seed): return np.random.default_rng(seed).normal(size=2**n)
 
 def smooth_game(n, seed):
-    r = np.random.default_rng(seed); a, b = r.normal(size=(n, 16))*2/np.sqrt(n), r.normal(size=16)
+    r = np.random.default_rng(seed)
+    a, b = r.normal(size=(n, 16))*2/np.sqrt(n), r.normal(size=16)
     return 1/(1+np.exp(-np.tanh(every_coalition(n)@a + r.normal(size=16)*.5)@b))
 
-def given_of(v, n): # conditional Shapley values by their definition
-    w = np.array([1/(n*comb(n-1, s)) for s in range(n)]); Z = every_coalition(n); size = Z.sum(1); out = np.zeros((n, n)); absent = np.zeros((n, n))
+def given_of(v, n):
+    "Conditional Shapley values, given the presence and given the absence of a player, by their definition"
+    weight, Z = np.array([1/(n*comb(n-1, s)) for s in range(n)]), every_coalition(n)
+    size, present, absent = Z.sum(1), np.zeros((n, n)), np.zeros((n, n))
     for i in range(n):
         for r in np.flatnonzero(~Z[:, i]):
-            d = w[size[r]]*(v[r | 1 << i]-v[r])
-            out[i] += d*Z[r]; absent[i] += d*~Z[r]
-    np.fill_diagonal(out, 0); np.fill_diagonal(absent, 0)
-    return out, absent
+            d = weight[size[r]]*(v[r | 1 << i]-v[r])
+            present[i] += d*Z[r]
+            absent[i] += d*~Z[r]
+    np.fill_diagonal(present, 0)
+    np.fill_diagonal(absent, 0)
+    return present, absent
+
+def first(out):
+    "The values of the words, whether or not a matrix comes with them"
+    return out[0] if isinstance(out, tuple) else out
 
 # the numbers of the specification
 
@@ -83,7 +97,8 @@ def test_lime_settings():
 
 # properties
 
-ns = st.integers(1, 6); seeds = st.integers(0, 10**6); few = settings(max_examples=25, deadline=None, derandomize=True)
+ns, seeds = st.integers(1, 6), st.integers(0, 10**6)
+few = settings(max_examples=25, deadline=None, derandomize=True)
 
 @few
 @hypothesis_given(st.integers(1, 9), seeds, st.integers(2, 80), st.sampled_from(estimators))
@@ -96,10 +111,16 @@ def test_efficiency(n, seed, budget, estimator):
 @few
 @hypothesis_given(ns, seeds)
 def test_full_enumeration_is_exact(n, seed):
-    v = random_game(n, seed); true = shapley_of(v, n)
+    v = random_game(n, seed)
+    true = shapley_of(v, n)
     for e in estimators: close(play(kernel_shap(n, seed, estimator=e), table(v)), true, 1e-7)
-    phi, given = play(bivariate_shapley(n, seed), table(v)); close(phi, true, 1e-8); close(given, given_of(v, n)[0], 1e-8)
-    phi, index = play(shapley_interaction(n, seed), table(v)); close(phi, true, 1e-8); close(index, index.T); close(np.diag(index), 0)
+    phi, given = play(bivariate_shapley(n, seed), table(v))
+    close(phi, true, 1e-8)
+    close(given, given_of(v, n)[0], 1e-8)
+    phi, index = play(shapley_interaction(n, seed), table(v))
+    close(phi, true, 1e-8)
+    close(index, index.T)
+    close(np.diag(index), 0)
 
 @few
 @hypothesis_given(st.integers(2, 6), seeds)
@@ -113,69 +134,91 @@ def test_conditions_add_up(n, seed):
 @few
 @hypothesis_given(st.integers(2, 6), seeds)
 def test_dummy_symmetry_additivity(n, seed):
-    v, u = random_game(n, seed), random_game(n, seed+1); Z = every_coalition(n)
+    v, u = random_game(n, seed), random_game(n, seed+1)
     dummy = v[np.arange(2**n) & ~1]
-    close(shapley_of(dummy, n)[0], 0); close(interaction_of(dummy, n)[0], 0); close(play(kernel_shap(n, 0), table(dummy))[0], 0, 1e-8)
-    swapped = Z.copy(); swapped[:, [0, 1]] = Z[:, [1, 0]]
-    both = v+table(v)(swapped)
-    phi = play(kernel_shap(n, 0), table(both)); close(phi[0], phi[1], 1e-8)
-    Zs, w = coalitions(n, seed, 12); p = kernel_projection(Zs, w)
-    fit = lambda x: kernel_regression(Zs, w, table(x)(Zs), x[0], x[-1], p)
+    close(shapley_of(dummy, n)[0], 0)
+    close(interaction_of(dummy, n)[0], 0)
+    close(play(kernel_shap(n, 0), table(dummy))[0], 0, 1e-8)
+    swapped = every_coalition(n)[:, [1, 0, *range(2, n)]]
+    phi = play(kernel_shap(n, 0), table(v+table(v)(swapped)))
+    close(phi[0], phi[1], 1e-8)
+    Z, w = coalitions(n, seed, 12)
+    projection = kernel_projection(Z, w)
+    def fit(x): return kernel_regression(Z, w, table(x)(Z), x[0], x[-1], projection)
     close(fit(v+2*u), fit(v)+2*fit(u), 1e-8)
 
 @few
 @hypothesis_given(st.integers(2, 8), seeds, st.integers(4, 60))
 def test_permutation_equivariance(n, seed, budget):
-    v = random_game(n, seed); Z, w = coalitions(n, seed, budget); order = np.random.default_rng(seed).permutation(n)
-    a = kernel_regression(Z, w, table(v)(Z), v[0], v[-1]); b = kernel_regression(Z[:, order], w, table(v)(Z), v[0], v[-1])
+    v, (Z, w) = random_game(n, seed), coalitions(n, seed, budget)
+    order = np.random.default_rng(seed).permutation(n)
+    a = kernel_regression(Z, w, table(v)(Z), v[0], v[-1])
+    b = kernel_regression(Z[:, order], w, table(v)(Z), v[0], v[-1])
     close(a[order], b, 1e-7)
 
 @few
 @hypothesis_given(st.integers(2, 10), seeds, st.integers(2, 300))
 def test_coalitions(n, seed, budget):
-    Z, w = coalitions(n, seed, budget); size = Z.sum(1)
-    assert len(Z) == kernel_budget(n, budget) <= budget and len(np.unique(Z, axis=0)) == len(Z) and (w > 0).all() and size.min() >= 1 and size.max() < n
+    Z, w = coalitions(n, seed, budget)
+    size = Z.sum(1)
+    assert len(Z) == kernel_budget(n, budget) <= budget and len(np.unique(Z, axis=0)) == len(Z)
+    assert (w > 0).all() and size.min() >= 1 and size.max() < n
     assert {z.tobytes() for z in Z} == {(~z).tobytes() for z in Z}
-    Z2, w2 = coalitions(n, seed, budget); assert (Z == Z2).all() and (w == w2).all()
+    again, weights = coalitions(n, seed, budget)
+    assert (Z == again).all() and (w == weights).all()
 
 def test_coalitions_of_long_texts():
     for law in ("kernel", "leverage"):
         Z, w = coalitions(200, 0, 600, law)
         assert Z.shape == (600, 200) and len(np.unique(Z, axis=0)) == 600
-    u = np.random.default_rng(0).normal(size=40); close(play(kernel_shap(40, 0, 80), lambda Z: 1+Z@u), u, 1e-8)
-    Z, _ = coalitions(200); assert len(Z) == 2448 and (np.bincount(Z.sum(1), minlength=201)[[1, 199]] == 200).all()
+    u = np.random.default_rng(0).normal(size=40)
+    close(play(kernel_shap(40, 0, 80), lambda Z: 1+Z@u), u, 1e-8)
+    Z, _ = coalitions(200)
+    assert len(Z) == 2448 and (np.bincount(Z.sum(1), minlength=201)[[1, 199]] == 200).all()
 
 def test_sampled_values_approach_exact():
-    n = 11; v = smooth_game(n, 3); true = shapley_of(v, n); scale = np.sqrt((true**2).mean())
-    rmse = lambda e, b: np.sqrt(np.mean([((play(kernel_shap(n, s, b, e), table(v))-true)**2).mean() for s in range(4)]))/scale
+    n, v = 11, smooth_game(11, 3)
+    true = shapley_of(v, n)
+    def mse(e, b, s): return ((play(kernel_shap(n, s, b, e), table(v))-true)**2).mean()
+    def rmse(e, b): return np.sqrt(np.mean([mse(e, b, s) for s in range(4)])/(true**2).mean())
     assert rmse("regression", 1000) < rmse("regression", 60)/2
     assert rmse("kriging", 126) < rmse("regression", 126) and rmse("kriging", 510) < rmse("regression", 510)/1.5
 
 def test_antithetic_reduces_the_error():
-    n = 8; v = smooth_game(n, 1); true = shapley_of(v, n)
-    err = lambda a: np.mean([((play(shapley_sampling(n, s, samples=10, antithetic=a), table(v))-true)**2).mean() for s in range(40)])
-    assert err(True) < err(False)
+    n, v = 8, smooth_game(8, 1)
+    true = shapley_of(v, n)
+    def mse(a, s): return ((play(shapley_sampling(n, s, samples=10, antithetic=a), table(v))-true)**2).mean()
+    assert np.mean([mse(True, s) for s in range(40)]) < np.mean([mse(False, s) for s in range(40)])
 
 @few
 @hypothesis_given(st.integers(2, 11), seeds, st.integers(30, 120))
 def test_additive_games_have_no_interaction(n, seed, budget):
-    u = np.random.default_rng(seed).normal(size=n); budget = max(budget, 3*n)
+    u, budget = np.random.default_rng(seed).normal(size=n), max(budget, 3*n)
     phi, index = play(shapley_interaction(n, seed, budget), lambda Z: 2+Z@u)
-    close(phi, u, 1e-6); close(index, 0, 1e-5)
+    close(phi, u, 1e-6)
+    close(index, 0, 1e-5)
 
 def test_kriging_gradient_and_closed_forms():
     from xfeval.explainers.games import _reml, _trend
-    r = np.random.default_rng(0); z = np.unique(r.random((40, 6)) < .5, axis=0); y = r.normal(size=len(z)); s = r.normal(size=6)*.3-1
-    args = (2.*z-1, y, _trend(z), .5, 1e-6); g = _reml(s, *args)[1]
-    close(g, [(_reml(s+1e-5*e, *args)[0]-_reml(s-1e-5*e, *args)[0])/2e-5 for e in np.eye(6)], 1e-3)
-    v = smooth_game(6, 0); Z = every_coalition(6); k = Kriging(np.vstack([Z[[0, -1]], Z[5:30]]), v[np.r_[0, 63, 5:30]]); fitted = k(Z)
-    phi, given, index = k.shapley()
-    close(phi, shapley_of(fitted, 6), 1e-9); close(given, given_of(fitted-fitted[0], 6)[0], 1e-9); close(index, interaction_of(fitted, 6), 1e-9)
+    r = np.random.default_rng(0)
+    z = np.unique(r.random((40, 6)) < .5, axis=0)
+    y, s = r.normal(size=len(z)), r.normal(size=6)*.3-1
+    args = (2.*z-1, y, _trend(z), .5, 1e-6)
+    def slope(e): return (_reml(s+1e-5*e, *args)[0]-_reml(s-1e-5*e, *args)[0])/2e-5
+    close(_reml(s, *args)[1], [slope(e) for e in np.eye(6)], 1e-3)
+    v, Z, asked = smooth_game(6, 0), every_coalition(6), np.r_[0, 63, 5:30]
+    k = Kriging(Z[asked], v[asked])
+    fitted, (phi, given, index) = k(Z), k.shapley()
+    close(phi, shapley_of(fitted, 6), 1e-9)
+    close(given, given_of(fitted-fitted[0], 6)[0], 1e-9)
+    close(index, interaction_of(fitted, 6), 1e-9)
 
 def test_sobol():
-    u = np.array([2., -1, 0, .5]); close(play(sobol(4, samples=16), lambda Z: Z@u), u**2/(u**2).sum())
+    u = np.array([2., -1, 0, .5])
+    close(play(sobol(4, samples=16), lambda Z: Z@u), u**2/(u**2).sum())
     close(play(sobol(3, samples=8), lambda Z: 1.*(Z[:, 0]^Z[:, 1])), [1, 1, 0])
-    est = play(sobol(10, 0, samples=400), lambda Z: Z@np.arange(10.)); close(est, np.arange(10.)**2/285, .06)
+    sampled = play(sobol(10, 0, samples=400), lambda Z: Z@np.arange(10.))
+    close(sampled, np.arange(10.)**2/285, .06)
 
 def test_random_scores():
     assert (play(random_scores(50, 1), worked) == play(random_scores(50, 1), worked)).all() and cost("random", 9) == 0
@@ -187,24 +230,35 @@ def test_random_scores():
 def test_edges(name):
     for n in (0, 1, 2, 5):
         asked = []
-        def value(Z): asked.append(len(Z)); return Z.sum(1)**1.5
-        out = play(games[name](n), value); parts = out if isinstance(out, tuple) else (out,)
-        assert parts[0].shape == (n,) and all(np.isfinite(p).all() for p in parts) and sum(asked) == cost(name, n)
+        def value(Z):
+            asked.append(len(Z))
+            return Z.sum(1)**1.5
+        out = play(games[name](n), value)
+        assert first(out).shape == (n,) and sum(asked) == cost(name, n)
+        for part in out if isinstance(out, tuple) else (out,): assert np.isfinite(part).all()
 
-@pytest.mark.parametrize("name", ["occlusion", "exact_shapley", "shapley_sampling", "kernel_shap", "bivariate_shapley", "shapley_interaction"])
-def test_one_player(name):
-    out = play(games[name](1), lambda Z: 2.+3*Z[:, 0])
-    close(out[0] if isinstance(out, tuple) else out, [3.])
+by_shapley = ["exact_shapley", "shapley_sampling", "kernel_shap", "bivariate_shapley", "shapley_interaction"]
+
+@pytest.mark.parametrize("name", ["occlusion", *by_shapley])
+def test_one_player(name): close(first(play(games[name](1), lambda Z: 2.+3*Z[:, 0])), [3.])
 
 @pytest.mark.parametrize("name", [m for m in games if m != "random"])
 def test_constant_and_nan(name):
-    out = play(games[name](4), lambda Z: np.ones(len(Z))); close(out[0] if isinstance(out, tuple) else out, 0)
-    with pytest.raises(ValueError, match="not a finite number"): play(games[name](4), lambda Z: np.where(Z.sum(1) == 3, np.nan, 1.))
+    def broken(Z): return np.where(Z.sum(1) == 3, np.nan, 1.)
+    close(first(play(games[name](4), lambda Z: np.ones(len(Z)))), 0)
+    with pytest.raises(ValueError, match="not a finite number"): play(games[name](4), broken)
 
 @pytest.mark.parametrize("make, words", [
-    (lambda: kernel_shap(4, 0, 1), "budget"), (lambda: kernel_shap(4, 0, estimator="krigin"), "kriging"), (lambda: kernel_shap(4, 0, law="levrage"), "leverage"),
-    (lambda: shapley_sampling(4, samples=0), "samples"), (lambda: shapley_sampling(4, permutations=[[0, 1, 2]]), "order 0 to 3"), (lambda: exact_shapley(30), "20 players"),
-    (lambda: lime(4, model="laso"), "lasso"), (lambda: lime(4, keep=1.5), "keep"), (lambda: occlusion(-1), "0 or more"), (lambda: random_scores(3, law="norml"), "normal")])
+    (lambda: kernel_shap(4, 0, 1), "budget"),
+    (lambda: kernel_shap(4, 0, estimator="krigin"), "kriging"),
+    (lambda: kernel_shap(4, 0, law="levrage"), "leverage"),
+    (lambda: shapley_sampling(4, samples=0), "samples"),
+    (lambda: shapley_sampling(4, permutations=[[0, 1, 2]]), "order 0 to 3"),
+    (lambda: exact_shapley(30), "20 players"),
+    (lambda: lime(4, model="laso"), "lasso"),
+    (lambda: lime(4, keep=1.5), "keep"),
+    (lambda: occlusion(-1), "0 or more"),
+    (lambda: random_scores(3, law="norml"), "normal")])
 def test_bad_options(make, words):
     with pytest.raises(ValueError, match=words): play(make(), worked)
 
@@ -216,17 +270,21 @@ def test_unknown_options_are_refused():
 # peers
 
 def test_captum_shapley_sampling():
-    torch = pytest.importorskip("torch"); captum = pytest.importorskip("captum.attr")
-    n, m = 7, 6; v = smooth_game(n, 5); orders = np.stack([np.random.default_rng(s).permutation(n) for s in range(m)])
-    f = lambda x: torch.tensor(table(v)(x.numpy() > .5))
-    peer = captum.ShapleyValueSampling(f); peer.permutation_generator = lambda k, s: (o.tolist() for o in orders)
+    torch, captum = pytest.importorskip("torch"), pytest.importorskip("captum.attr")
+    n, m, v = 7, 6, smooth_game(7, 5)
+    orders = np.stack([np.random.default_rng(s).permutation(n) for s in range(m)])
+    def f(x): return torch.tensor(table(v)(x.numpy() > .5))
+    peer = captum.ShapleyValueSampling(f)
+    peer.permutation_generator = lambda k, s: (o.tolist() for o in orders)
     theirs = peer.attribute(torch.ones(1, n), baselines=torch.zeros(1, n), n_samples=m).numpy()[0]
     close(play(shapley_sampling(n, permutations=orders), table(v)), theirs, 1e-5)
 
 def test_captum_lime():
-    torch = pytest.importorskip("torch"); captum = pytest.importorskip("captum.attr")
-    n = 8; v = smooth_game(n, 5)*3; seen = []
-    def f(x): z = x.numpy() > .5; seen.append(z); return torch.tensor(table(v)(z), dtype=torch.float64)
+    torch, captum = pytest.importorskip("torch"), pytest.importorskip("captum.attr")
+    n, v, seen = 8, smooth_game(8, 5)*3, []
+    def f(x):
+        seen.append(x.numpy() > .5)
+        return torch.tensor(table(v)(seen[-1]), dtype=torch.float64)
     torch.manual_seed(0)
     theirs = captum.Lime(f).attribute(torch.ones(1, n), baselines=torch.zeros(1, n), n_samples=50).numpy()[0]
     Z = np.vstack(seen)[-50:]
@@ -235,7 +293,8 @@ def test_captum_lime():
 
 @pytest.mark.parametrize("n, budget", [(5, 30), (8, 60), (10, 150)])
 def test_shap_kernel_explainer(n, budget):
-    shap = pytest.importorskip("shap"); v = smooth_game(n, 2); np.random.seed(0)
+    shap, v = pytest.importorskip("shap"), smooth_game(n, 2)
+    np.random.seed(0)
     peer = shap.KernelExplainer(lambda x: table(v)(x > .5), np.zeros((1, n)))
     theirs = peer.shap_values(np.ones((1, n)), nsamples=budget, l1_reg=False, silent=True)[0]
     Z, w = peer.maskMatrix[:peer.nsamplesAdded] > .5, peer.kernelWeights[:peer.nsamplesAdded]
@@ -244,13 +303,17 @@ def test_shap_kernel_explainer(n, budget):
 
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 def test_shapiq_exact(n):
-    shapiq = pytest.importorskip("shapiq"); v = random_game(n, n)
+    shapiq, v = pytest.importorskip("shapiq"), random_game(n, n)
     peer = shapiq.ExactComputer(game=lambda Z: table(v)(np.atleast_2d(np.asarray(Z, bool))), n_players=n)
     sv = peer("SV", 1).get_n_order_values(1)
-    close(play(exact_shapley(n), table(v)), sv); close(play(kernel_shap(n), table(v)), sv, 1e-8)
-    phi, index = play(shapley_interaction(n), table(v)); close(index, peer("SII", 2).get_n_order_values(2)); close(phi, sv)
+    close(play(exact_shapley(n), table(v)), sv)
+    close(play(kernel_shap(n), table(v)), sv, 1e-8)
+    phi, index = play(shapley_interaction(n), table(v))
+    close(index, peer("SII", 2).get_n_order_values(2))
+    close(phi, sv)
 
 def test_shapiq_kernel():
-    shapiq = pytest.importorskip("shapiq"); n = 6; v = smooth_game(n, 9)
-    theirs = shapiq.KernelSHAP(n=n, random_state=0).approximate(2**n, lambda Z: table(v)(np.atleast_2d(Z))).get_n_order_values(1)
-    close(play(kernel_shap(n), table(v)), theirs, 1e-5)
+    shapiq, n, v = pytest.importorskip("shapiq"), 6, smooth_game(6, 9)
+    def f(Z): return table(v)(np.atleast_2d(Z))
+    theirs = shapiq.KernelSHAP(n=n, random_state=0).approximate(2**n, f)
+    close(play(kernel_shap(n), table(v)), theirs.get_n_order_values(1), 1e-5)

@@ -5,29 +5,45 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from xfeval.core import Explanation, Instance
-from xfeval.explainers.spans import (Communities, backends, bounded_louvain, combined, contiguous, directed_weights, graph, graph_weights, louvain, modularity, negatives, pair_items, pair_scores, random_pairs,
-                                     random_spans, runs, snli_lengths, span_interactions, span_lengths, span_scores, trivial, whole_words)
+from xfeval.explainers.spans import (backends, bounded_louvain, combined, contiguous, directed_weights, graph,
+                                     graph_weights, louvain, modularity, negatives, pair_items, pair_scores,
+                                     random_pairs, random_spans, runs, snli_lengths, span_interactions, span_lengths,
+                                     span_scores, trivial, whole_words)
 
-few = settings(max_examples=40, deadline=None, derandomize=True); sizes = st.integers(1, 9); seeds = st.integers(0, 10**6)
-close = lambda a, b, tol=1e-9: np.testing.assert_allclose(a, b, rtol=0, atol=tol)
+few = settings(max_examples=40, deadline=None, derandomize=True)
+sizes, seeds = st.integers(1, 9), st.integers(0, 10**6)
 
-W = np.full((7, 7), .01); P = [0]*4+[1]*3
+def close(a, b, tol=1e-9): np.testing.assert_allclose(a, b, rtol=0, atol=tol)
+
+W, P = np.full((7, 7), .01), [0]*4+[1]*3
 for (i, j), x in {(0, 5): .9, (1, 5): .7, (3, 5): .8, (2, 4): .6, (2, 6): .5}.items(): W[i, j] = W[j, i] = x
 
-def weights(a, b, seed, kind=0):
-    r = np.random.default_rng(seed); n = a+b
-    return [lambda: r.random((n, n)), lambda: r.normal(size=(n, n)), lambda: r.integers(0, 3, (n, n)).astype(float), lambda: np.ones((n, n)), lambda: r.random((n, n))*10.**r.integers(-12, 12, (n, n)),
-            lambda: (lambda x: x+x.T)(r.random((n, n))), lambda: r.choice([.1, .2, .3, 1/3], (n, n)), lambda: -r.random((n, n))][kind]()
+def symmetric(x): return x+x.T
+
+kinds_of_weights = [
+    lambda r, shape: r.random(shape),
+    lambda r, shape: r.normal(size=shape),
+    lambda r, shape: r.integers(0, 3, shape).astype(float),
+    lambda r, shape: np.ones(shape),
+    lambda r, shape: r.random(shape)*10.**r.integers(-12, 12, shape),
+    lambda r, shape: symmetric(r.random(shape)),
+    lambda r, shape: r.choice([.1, .2, .3, 1/3], shape),
+    lambda r, shape: -r.random(shape)]
+
+def weights(a, b, seed, kind=0): return kinds_of_weights[kind](np.random.default_rng(seed), (a+b, a+b))
 
 def test_worked_communities():
     for seed in (None, *range(20)): assert louvain(W, P, seed=seed) == [(0, 1, 3, 5), (2, 4, 6)]
-    assert louvain(W, P, backend="python-louvain") == [(0, 1, 3, 5), (2, 4, 6)] == bounded_louvain(graph_weights(W, P), P)
+    assert louvain(W, P, backend="python-louvain") == [(0, 1, 3, 5), (2, 4, 6)]
+    assert bounded_louvain(graph_weights(W, P), P) == [(0, 1, 3, 5), (2, 4, 6)]
 
 def test_worked_spans():
-    mean = span_interactions(louvain(W, P), pair_scores(W), P); union = span_interactions(louvain(W, P), pair_scores(W), P, norm="union")
+    mean = span_interactions(louvain(W, P), pair_scores(W), P)
+    union = span_interactions(louvain(W, P), pair_scores(W), P, norm="union")
     keys = [((0, 1), (5, 5)), ((3, 3), (5, 5)), ((2, 2), (4, 4)), ((2, 2), (6, 6))]
     assert list(mean) == keys
-    close([mean[k] for k in keys], [.8, .8, .6, .5]); close([union[k] for k in keys], [.533333, .4, .3, .25], 1e-6)
+    close([mean[k] for k in keys], [.8, .8, .6, .5])
+    close([union[k] for k in keys], [.533333, .4, .3, .25], 1e-6)
     assert list(union)[0] == keys[0]
     close(list(span_interactions(louvain(W, P), pair_scores(W), P, per="sides").values()), [.8, .8, .55, .55])
 
@@ -38,17 +54,21 @@ def test_every_word_has_edges(): # the reference loops stop one short on both pa
 def test_direction():
     cond = np.array([[0, 2.5], [2., 0]]) # row i, column j: phi_{i|j}
     w = directed_weights(cond)
-    assert w[0, 1] == 2. and w[1, 0] == 2.5 and graph(w, [0, 1])[0][1]["weight"] == 2. and pair_items(pair_scores(w), [0, 1]) == {(0, 1): 2.25}
+    assert w[0, 1] == 2. and w[1, 0] == 2.5 and graph(w, [0, 1])[0][1]["weight"] == 2.
+    assert pair_items(pair_scores(w), [0, 1]) == {(0, 1): 2.25}
 
 @few
 @given(sizes, sizes, seeds, st.integers(0, 7), st.sampled_from(negatives), st.sampled_from([None, 0, 7]))
 def test_it_ends_and_partitions(a, b, seed, kind, negative, order):
-    w = weights(a, b, seed, kind); p = [0]*a+[1]*b
-    for f in (lambda: louvain(w, p, negative=negative, seed=order), lambda: louvain(w, p, negative=negative, backend="python-louvain", seed=order), lambda: contiguous(w, p, negative=negative)):
-        c = f()
-        assert sorted(i for x in c for i in x) == (list(range(a+b)) if c else []) and c == f()
-    items, notes = span_scores(w, p, negative=negative)
-    assert items and all(0 <= s0 <= e0 < a <= s1 <= e1 < a+b for (s0, e0), (s1, e1) in items) and np.isfinite(list(items.values())).all()
+    w, p = weights(a, b, seed, kind), [0]*a+[1]*b
+    def by_louvain(backend): return louvain(w, p, negative=negative, backend=backend, seed=order)
+    def by_runs(_): return contiguous(w, p, negative=negative)
+    for search, how in ((by_louvain, "networkx"), (by_louvain, "python-louvain"), (by_runs, None)):
+        c = search(how)
+        assert sorted(i for x in c for i in x) == (list(range(a+b)) if c else []) and c == search(how)
+    items, _ = span_scores(w, p, negative=negative)
+    assert items and np.isfinite(list(items.values())).all()
+    assert all(0 <= s0 <= e0 < a <= s1 <= e1 < a+b for (s0, e0), (s1, e1) in items)
 
 @few
 @given(sizes, sizes, seeds, st.integers(0, 1))
@@ -74,16 +94,22 @@ def test_modularity_is_networkx(a, b, seed):
 def test_backends_agree_on_symmetric_weights(): # two heuristics for one objective: equal on average, never far apart
     q = []
     for seed in range(60):
-        a, b = np.random.default_rng(seed).integers(2, 10, 2); w = weights(a, b, seed, 5)**4; p = [0]*a+[1]*b; g = graph_weights(w, p)
+        a, b = np.random.default_rng(seed).integers(2, 10, 2)
+        w, p = weights(a, b, seed, 5)**4, [0]*a+[1]*b
+        g = graph_weights(w, p)
         q.append([modularity(g, louvain(w, p, backend=k)) for k in backends])
     q = np.array(q)
-    assert abs(q.mean(0)[0]-q.mean(0)[1]) < .005 and np.abs(q[:, 0]-q[:, 1]).max() < .1 and q.min() > -1e-9 and q.mean() > .1
+    assert abs(q.mean(0)[0]-q.mean(0)[1]) < .005 and np.abs(q[:, 0]-q[:, 1]).max() < .1
+    assert q.min() > -1e-9 and q.mean() > .1
 
 @few
 @given(sizes, sizes, seeds, st.integers(0, 6))
 def test_contiguous_is_contiguous_and_gains(a, b, seed, kind):
-    w = weights(a, b, seed, kind); p = np.array([0]*a+[1]*b); g = graph_weights(w, p); c = contiguous(w, p)
-    if g is None: assert c == []; return
+    w, p = weights(a, b, seed, kind), np.array([0]*a+[1]*b)
+    g, c = graph_weights(w, p), contiguous(w, p)
+    if g is None:
+        assert c == []
+        return
     assert all(len(runs([i for i in x if p[i] == s])) <= 1 for x in c for s in (0, 1))
     assert modularity(g, c) >= modularity(g, [(i,) for i in range(a+b)])-1e-12
 
@@ -101,10 +127,12 @@ def test_negative_weights():
     w = np.zeros((4, 4)); w[0, 2], w[1, 3], w[0, 3] = .5, .4, -.9
     assert louvain(w, [0, 0, 1, 1]) == [(0, 2), (1, 3)]
     assert louvain(-np.abs(w), [0, 0, 1, 1]) == louvain(w, [0, 0, 1, 1], negative="abs")
-    assert graph_weights(w, [0, 0, 1, 1], "shift").min() == 0 and span_scores(-np.ones((2, 2)), [0, 1])[0] == {((0, 0), (1, 1)): -1.}
+    assert graph_weights(w, [0, 0, 1, 1], "shift").min() == 0
+    assert span_scores(-np.ones((2, 2)), [0, 1])[0] == {((0, 0), (1, 1)): -1.}
 
 def test_zero_one_word_and_nan():
-    items, notes = span_scores(np.zeros((5, 5)), [0, 0, 1, 1, 1]); assert items == {((0, 0), (2, 2)): 0.} and "stands in" in notes[0]
+    items, notes = span_scores(np.zeros((5, 5)), [0, 0, 1, 1, 1])
+    assert items == {((0, 0), (2, 2)): 0.} and "stands in" in notes[0]
     assert list(span_scores(np.ones((2, 2)), [0, 1])[0]) == [((0, 0), (1, 1))]
     assert louvain(np.zeros((2, 2)), [0, 1]) == [] == contiguous(np.zeros((2, 2)), [0, 1])
     bad = W.copy(); bad[0, 5] = np.nan
@@ -115,7 +143,10 @@ def test_zero_one_word_and_nan():
     within = W.copy(); within[0, 1] = np.nan
     assert louvain(within, P) == louvain(W, P)
 
-@pytest.mark.parametrize("kw, words", [(dict(backend="networkxx"), "networkx"), (dict(negative="clp"), "clip"), (dict(resolution=0), "positive")])
+bad_options = [(dict(backend="networkxx"), "networkx"), (dict(negative="clp"), "clip"),
+               (dict(resolution=0), "positive")]
+
+@pytest.mark.parametrize("kw, words", bad_options)
 def test_bad_options(kw, words):
     with pytest.raises(ValueError, match=words): louvain(W, P, **kw)
 
@@ -126,34 +157,43 @@ def test_unknown_options():
     with pytest.raises(ValueError, match="runs"): span_scores(W, P, per="run")
 
 def test_word_indices_and_gaps():
-    items, _ = span_scores(W, P, words=[0, 1, 2, 3, 10, 11, 12]); assert ((0, 1), (11, 11)) in items
+    items, _ = span_scores(W, P, words=[0, 1, 2, 3, 10, 11, 12])
+    assert ((0, 1), (11, 11)) in items
     c = contiguous(np.ones((4, 4)), [0, 0, 1, 1], words=[0, 2, 5, 6])
     assert not any(0 in x and 1 in x for x in c)
 
 def test_runs_and_whole_words():
     assert runs([4, 1, 2, 7]) == [(1, 2), (4, 4), (7, 7)] and runs([]) == []
-    assert whole_words([(0, 1, 3), (2, 4)], [0, 0, 1, 2, 2]) == [(0,), (1,)] and whole_words([(0, 1)], [-1, 0]) == [(0,)]
+    assert whole_words([(0, 1, 3), (2, 4)], [0, 0, 1, 2, 2]) == [(0,), (1,)]
+    assert whole_words([(0, 1)], [-1, 0]) == [(0,)]
 
 def hug(): return Instance.from_words([["Two", "women", "are", "embracing"], ["They", "hug", "."]], id="hug")
 
 def test_combined():
-    x = hug(); s = Explanation.from_scores(x, {((0, 1), (4, 4)): .9, ((3, 3), (5, 5)): .5}, kind="span", method="louvain", base="shapley"); t = Explanation.from_scores(x, [.1, .2, .3, .9, .2, .8, 0])
+    x, scores = hug(), {((0, 1), (4, 4)): .9, ((3, 3), (5, 5)): .5}
+    s = Explanation.from_scores(x, scores, kind="span", method="louvain", base="shapley")
+    t = Explanation.from_scores(x, [.1, .2, .3, .9, .2, .8, 0])
     c = combined(s, t)
-    assert c.items == (0, 1, 4, 3, 5, 2, 6) and c.kind == "token" and c.method == "combined" and c.base == "shapley" and set(c.take(3)) == set(s.T(1))
+    assert c.items == (0, 1, 4, 3, 5, 2, 6) and set(c.take(3)) == set(s.T(1))
+    assert (c.kind, c.method, c.base) == ("token", "combined", "shapley")
     assert combined(s, t, k=2, budget=4).items == (0, 1, 4, 3) and combined(s, t, budget=2).items == (0, 1)
     for bad in ((t, s), (s, s)):
         with pytest.raises(ValueError, match="span and a token"): combined(*bad)
-    with pytest.raises(ValueError, match="two instances"): combined(s, Explanation.from_scores(Instance.from_words([["a"], ["b"]], id="x"), [1, 2]))
+    other = Explanation.from_scores(Instance.from_words([["a"], ["b"]], id="x"), [1, 2])
+    with pytest.raises(ValueError, match="two instances"): combined(s, other)
 
 def test_random_baselines():
     assert len(random_pairs(P)) == 12 and random_pairs(P, 1) == random_pairs(P, 1) != random_pairs(P, 2)
-    items = random_spans([0]*30+[1]*30, 0, count=400); l = np.array(span_lengths(items))
-    for k, share in snli_lengths.items(): assert abs((l == k).mean()-share) < .07
-    assert set(span_lengths(random_spans(P, 0, [(3, 2)], 3))) == {(3, 2)} and len(random_spans([0, 1], 0, count=9)) == 1
-    Explanation.from_scores(hug(), random_spans(P, 5), kind="span"); Explanation.from_scores(hug(), random_pairs(P, 5), kind="pair")
+    lengths = np.array(span_lengths(random_spans([0]*30+[1]*30, 0, count=400)))
+    for k, share in snli_lengths.items(): assert abs((lengths == k).mean()-share) < .07
+    assert set(span_lengths(random_spans(P, 0, [(3, 2)], 3))) == {(3, 2)}
+    assert len(random_spans([0, 1], 0, count=9)) == 1
+    Explanation.from_scores(hug(), random_spans(P, 5), kind="span")
+    Explanation.from_scores(hug(), random_pairs(P, 5), kind="pair")
     with pytest.raises(ValueError, match="positive"): random_spans(P, 0, [(0, 1)])
 
 def test_trivial():
-    assert np.flatnonzero(trivial(20, 0)).tolist() == [0, 1] and np.flatnonzero(trivial(20, 1)).tolist() == [2, 3] and np.flatnonzero(trivial(30, 2)).tolist() == [6, 7, 8]
+    def marked(n, block): return np.flatnonzero(trivial(n, block)).tolist()
+    assert [marked(20, 0), marked(20, 1), marked(30, 2)] == [[0, 1], [2, 3], [6, 7, 8]]
     assert np.argsort(-trivial(20, 1), kind="stable")[:2].tolist() == [2, 3] and trivial(0).shape == (0,)
     with pytest.raises(ValueError, match="percent"): trivial(5, 0, 0)
