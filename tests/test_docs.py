@@ -9,6 +9,15 @@ from xfeval import docs
 from xfeval.pictures import contrast
 
 ROOT = Path(__file__).resolve().parent.parent
+MODULE = """__all__ = ['f', 'C', 'v']
+def f(a, # one
+      b=2): # two
+    return a
+class C:
+    'doc'
+    def m(self): 'does'
+v = 3
+"""
 
 
 @pytest.fixture(scope="module")
@@ -19,16 +28,21 @@ def test_every_public_name_has_a_docstring(): assert docs.undocumented() == []
 
 
 def test_names_without_docstring_are_found(tmp_path):
-    (tmp_path/"m.py").write_text("__all__ = ['f', 'C', 'v']\ndef f(a, # one\n      b=2): # two\n    return a\nclass C:\n    'doc'\n    def m(self): 'does'\nv = 3\n")
+    (tmp_path/"m.py").write_text(MODULE)
     f, c, v = docs.public_names(tmp_path/"m.py")
-    assert (f["kind"], f["doc"], c["doc"], v["kind"]) == ("function", "", "doc", "value") and "# two" in f["head"] and [m["doc"] for m in c["methods"]] == ["does"]
+    assert (f["kind"], f["doc"], c["doc"], v["kind"]) == ("function", "", "doc", "value")
+    assert "# two" in f["head"] and [m["doc"] for m in c["methods"]] == ["does"]
 
 
 def test_site_has_all_parts(site):
-    for f in ("index.html", "guide.html", "tutorials/index.html", "results/index.html", "api/index.html", "rooms/index.html"): assert (site/f).is_file(), f
-    assert len(list((site/"tutorials").glob("[1-8]_*.html"))) == len(list((ROOT/"nbs"/"tutorials").glob("*.ipynb"))) and len(list((site/"rooms").glob("[0-9]*.html"))) > 30
+    for f in ("index.html", "guide.html", *(f"{s}/index.html" for s in ("tutorials", "results", "api", "rooms"))):
+        assert (site/f).is_file(), f
+    tutorials = list((ROOT/"nbs"/"tutorials").glob("*.ipynb"))
+    assert len(list((site/"tutorials").glob("[1-8]_*.html"))) == len(tutorials)
+    assert len(list((site/"rooms").glob("[0-9]*.html"))) > 30
     api = (site/"api"/"xfeval.explainers.explain.html").read_text(encoding="utf8")
-    assert 'id="explain"' in api and "Explain the class of each instance" in html.unescape(api) and (site/"api"/"xfeval.html").is_file()
+    assert 'id="explain"' in api and "Explain the class of each instance" in html.unescape(api)
+    assert (site/"api"/"xfeval.html").is_file()
 
 
 def test_links_lead_somewhere(site): assert docs.broken_links(site) == []
@@ -47,25 +61,55 @@ def test_site_fetches_nothing(site):
         assert "<h1" in text and 'lang="en"' in text and "<title>" in text
 
 
+def test_every_formula_is_drawn(site):
+    "No page shows LaTeX: each formula became a drawing, and none was beyond matplotlib"
+    drawn = 0
+    for p in site.rglob("*.html"):
+        text = p.read_text(encoding="utf8")
+        drawn += text.count('<svg class="formula"')
+        prose = re.sub(r"<(code|pre|svg|script|style)\b.*?</\1>", "", text, flags=re.S)
+        prose = re.sub(r"<[^>]*>", "", prose)
+        assert not re.search(r"\$[^$\n]*\\[a-z]+[^$\n]*\$", prose), p.name
+        assert not re.search(r"<code>[^<]*\\(?:frac|sum|phi|mathrm|mathcal)\b", text), p.name
+    assert drawn > 100
+
+
+def test_formulas_are_told_from_prices_and_code():
+    assert docs.with_formulas("it costs $5, or $6 <code>$x$</code>") == "it costs $5, or $6 <code>$x$</code>"
+    page = docs.with_formulas(r"so $a &lt; \frac13$ and $$\mathcal L = 1$$")
+    assert page.count("<path") == 2 and "formula-line" in page and 'aria-label="a &lt; \\frac13"' in page
+
+
 def test_notebook_text_is_escaped(tmp_path):
-    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x = '<script>'", outputs=[nbformat.v4.new_output("stream", name="stdout", text="<script>alert(1)</script>"), nbformat.v4.new_output("execute_result", data={"text/plain": "'<script>'"})])])
-    nbformat.write(nb, tmp_path/"a.ipynb"); assert "<script" not in docs.notebook_html(tmp_path/"a.ipynb")
+    new = nbformat.v4
+    outputs = [new.new_output("stream", name="stdout", text="<script>alert(1)</script>"),
+               new.new_output("execute_result", data={"text/plain": "'<script>'"})]
+    nbformat.write(new.new_notebook(cells=[new.new_code_cell("x = '<script>'", outputs=outputs)]), tmp_path/"a.ipynb")
+    assert "<script" not in docs.notebook_html(tmp_path/"a.ipynb")
+
+
+def six(colour): return colour if len(colour) == 7 else "#" + "".join(2*c for c in colour[1:])
 
 
 def test_colours_of_the_site_can_be_read():
-    light, dark = (dict(re.findall(r"--(\w+):(#[0-9a-fA-F]{3,6})", block)) for block in re.findall(r":root\{([^}]*)\}", docs._css)[:2]); full = lambda h: h if len(h) == 7 else "#" + "".join(2*c for c in h[1:])
-    code = re.findall(r"\.highlight [^{]*\{color:(#[0-9a-f]{6})", docs._css); half = len(code)//2
-    for v, inks in ((light, code[:half]), (dark, code[half:])):
-        for ground in ("bg", "soft"):
-            for ink in [full(v[c]) for c in ("fg", "mute", "link")] + inks: assert contrast(ink, full(v[ground])) >= 4.5, (ink, v[ground])
+    blocks = re.findall(r":root\{([^}]*)\}", docs._css)[:2]
+    light, dark = (dict(re.findall(r"--(\w+):(#[0-9a-fA-F]{3,6})", b)) for b in blocks)
+    code = re.findall(r"\.highlight [^{]*\{color:(#[0-9a-f]{6})", docs._css)
+    half = len(code)//2
+    assert half >= 5
+    for theme, inks in ((light, code[:half]), (dark, code[half:])):
+        for ink in [theme[c] for c in ("fg", "mute", "link")] + inks:
+            for ground in ("bg", "soft"): assert contrast(six(ink), six(theme[ground])) >= 4.5, (ink, theme[ground])
 
 
 def test_guide_reads_the_tables():
-    text = "\n".join(o.get("data", {}).get("text/markdown", "") for c in nbformat.read(ROOT/"nbs"/"guide.ipynb", 4).cells for o in c.get("outputs", []))
+    cells = nbformat.read(ROOT/"nbs"/"guide.ipynb", 4).cells
+    text = "\n".join(o.get("data", {}).get("text/markdown", "") for c in cells for o in c.get("outputs", []))
     assert "shapley" in text and "Read it so" in text and "is not there yet" not in text
 
 
 def test_readme_map_names_every_result_notebook():
     text = (ROOT/"README.md").read_text(encoding="utf8")
-    for r in docs.result_map(): assert f"nbs/results/{r['notebook']}" in text, f"{r['notebook']} is missing: execute nbs/index.ipynb and `python -m xfeval.docs --readme`"
-    for name in re.findall(r"\]\((nbs/[^)]+)\)", text): assert (ROOT/name).is_file(), name
+    mend = "execute nbs/index.ipynb and `python -m xfeval.docs --readme`"
+    for r in docs.result_map(): assert f"nbs/results/{r['notebook']}" in text, f"{r['notebook']} is missing: {mend}"
+    for name in re.findall(r"\]\(((?:nbs|figures)/[^)]+)\)", text): assert (ROOT/name).is_file(), name
