@@ -90,7 +90,7 @@ def test_missing_scores_are_null_with_a_reason(folder):
 
 def test_progress_goes_to_standard_error(folder):
     r = run("explain", "--model", folder, "--method", "random", given=LINE)
-    assert "1 explanations of 1 instances" in r.stderr and len(r.stdout.splitlines()) == 1
+    assert "1 explanation of 1 instance" in r.stderr and len(r.stdout.splitlines()) == 1
     assert run("explain", "--model", folder, "--method", "random", "--quiet", given=LINE).stderr == ""
 
 def test_model_given_for_foreign_explanations(folder):
