@@ -398,6 +398,7 @@ _look = "<style>" + """
 .xf-card .xf p.t{font-size:18px;line-height:1.95}
 .xf-app .widget-label{width:104px;font-weight:500;text-align:end}
 .xf-app .widget-toggle-buttons{display:flex;flex-flow:row nowrap;align-items:center}
+.xf-app .widget-toggle-buttons .widget-label{margin-inline-end:8px}
 .xf-app .widget-toggle-buttons .jupyter-button{width:auto;padding:0 12px;margin:2px 4px 2px 0}
 .xf-app :is(select,textarea,.jupyter-button){font-family:inherit;font-size:14px;border-radius:6px}
 .xf-app textarea{line-height:1.5;padding:6px 8px}
@@ -783,7 +784,8 @@ def serve_command(port:int=8866, host:str="127.0.0.1", browser:bool=True,
     port = free_port(host, port)
     command = [sys.executable, "-m", "voila", str(explorer_notebook()), f"--port={port}", f"--Voila.ip={host}",
                "--template=xfeval", "--strip_sources=True", "--theme=light",
-               f"--VoilaConfiguration.extension_allowlist={_extensions}", *([] if browser else ["--no-browser"])]
+               *(f"--VoilaConfiguration.extension_allowlist={e}" for e in _extensions),
+               *([] if browser else ["--no-browser"])]
     paths = [str(template_folder()), *filter(None, [os.environ.get("JUPYTER_PATH")])]
     env = dict(os.environ, XFEVAL_EXPLORER=json.dumps(start), JUPYTER_PATH=os.pathsep.join(paths))
     return command, env, f"http://{host}:{port}"

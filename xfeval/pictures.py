@@ -857,7 +857,7 @@ def _radar_panel(ax, df, props, kinds, unit):
         ax.plot(round_, r, color=_okabe[i%8], ls=_dashes[i%4], marker=_marks[i%8], ms=3.5, lw=1.6,
                 label=_kind_names.get(k, k))
         ax.fill(round_, r, color=_okabe[i%8], alpha=.08)
-    ax.tick_params(axis="x", pad=7)
+    ax.tick_params(axis="x", pad=2)
     ax.set_theta_offset(np.pi/2)
     ax.set_theta_direction(-1)
     ax.set_ylim(0, 1.02)
@@ -874,6 +874,8 @@ def _radar(df, props, bases, kinds):
     for ax, b in zip(axes[0], bases):
         angle = _radar_panel(ax, df[df["base"] == b], props, kinds, unit)
         ax.set_xticks(angle, names, fontsize=7.5, fontfamily=list(fonts()))
+        for label, a in zip(ax.get_xticklabels(), angle): # names stand beside the circle, not on it
+            label.set_ha("center" if abs(np.sin(a)) < .1 else "left" if np.sin(a) > 0 else "right")
         ax.set_title(str(b), fontsize=10, pad=14)
     _common_legend(fig, axes[0][0], len(kinds))
     return fig
