@@ -85,7 +85,8 @@ def _untrained(name, recipe, seed, texts):
     size = {k: recipe.get(k) for k in ("layers", "decoder_layers", "width", "heads", "max_length")}
     clf = new_tiny(recipe["arch"], [_symbols, *sorted(texts)], list(recipe["labels"]),
                    init="matching", seed=seed, name=name, **size)
-    clf.card = dict(name=name, seed=seed, made_by=f"python -m xfeval.embedded {name}", training=[])
+    command = f"python -m xfeval.embedded {name}" + (f" --seed {seed}" if seed else "")
+    clf.card = dict(name=name, seed=seed, made_by=command, training=[])
     return clf
 
 def _stored(folder, recipe, seed, size):
