@@ -6,7 +6,7 @@
 __all__ = ['read_table', 'table_text', 'published', 'list_published', 'markdown', 'latex', 'html_table', 'Results']
 
 # %% ../nbs/40_report.ipynb #a24939e1
-import html, io, json, os, time
+import html, io, json
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,8 @@ from .core import bundled, check_choice, write_whole
 # %% ../nbs/40_report.ipynb #df5823ed
 def read_table(source) -> pd.DataFrame: # a tidy table, read from a CSV file or its text
     "A table, published or ours: only empty cells are missing"
-    return pd.read_csv(io.StringIO(source) if isinstance(source, str) and "\n" in source else source, keep_default_na=False, na_values=[""])
+    is_text = isinstance(source, str) and "\n" in source
+    return pd.read_csv(io.StringIO(source) if is_text else source, keep_default_na=False, na_values=[""])
 
 def table_text(df:pd.DataFrame) -> str:
     "A table as the text of its CSV file"
@@ -32,47 +33,88 @@ def list_published() -> list:
     return sorted(p.stem for p in bundled("published").glob("*.csv"))
 
 # %% ../nbs/40_report.ipynb #09294916
+def _is_missing(v): # None or NaN: an empty cell
+    return v is None or (isinstance(v, float) and np.isnan(v))
+
 def markdown(df:pd.DataFrame, digits:int=3) -> str: # a pipe table
     "A DataFrame as Markdown"
     return df.to_markdown(index=False, floatfmt=f".{digits}f") + "\n"
 
-def latex(df:pd.DataFrame, digits:int=3, # digits after the point
-          caption:str="") -> str: # a booktabs table
-    "A DataFrame as a LaTeX table with booktabs rules"
-    esc = lambda t: "".join({"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\^{}", "\\": r"\textbackslash{}"}.get(c, c) for c in str(t))
-    cell = lambda v: "" if v is None or (isinstance(v, float) and np.isnan(v)) else f"{v:.{digits}f}" if isinstance(v, (float, np.floating)) else esc(v)
-    align = "".join("r" if pd.api.types.is_numeric_dtype(t) else "l" for t in df.dtypes)
-    body = "\n".join("  " + " & ".join(map(cell, r)) + r" \\" for r in df.itertuples(index=False))
-    head = " & ".join(esc(c) for c in df.columns)
-    return f"\\begin{{table}}\n\\caption{{{esc(caption)}}}\n\\begin{{tabular}}{{{align}}}\n\\toprule\n  {head} \\\\\n\\midrule\n{body}\n\\bottomrule\n\\end{{tabular}}\n\\end{{table}}\n"
+# %% ../nbs/40_report.ipynb #5b052770
+_latex_words = {**{c: f"\\{c}" for c in "&%_#${}"},
+                "~": r"\textasciitilde{}", "^": r"\^{}", "\\": r"\textbackslash{}"}
 
-def html_table(df:pd.DataFrame, digits:int=3, # digits after the point
-               caption:str="") -> str: # a <table>
+def _latex_text(t): # any text, safe inside a LaTeX table
+    return "".join(_latex_words.get(c, c) for c in str(t))
+
+def _latex_cell(v, digits):
+    if _is_missing(v): return ""
+    return f"{v:.{digits}f}" if isinstance(v, (float, np.floating)) else _latex_text(v)
+
+def latex(df:pd.DataFrame,
+          digits:int=3,    # digits after the point
+          caption:str="",
+         ) -> str: # a booktabs table
+    "A DataFrame as a LaTeX table with booktabs rules"
+    align = "".join("r" if pd.api.types.is_numeric_dtype(t) else "l" for t in df.dtypes)
+    head = " & ".join(_latex_text(c) for c in df.columns)
+    body = ["  " + " & ".join(_latex_cell(v, digits) for v in r) + r" \\" for r in df.itertuples(index=False)]
+    lines = [r"\begin{table}", rf"\caption{{{_latex_text(caption)}}}", rf"\begin{{tabular}}{{{align}}}",
+             r"\toprule", rf"  {head} \\", r"\midrule", "\n".join(body), r"\bottomrule",
+             r"\end{tabular}", r"\end{table}"]
+    return "\n".join(lines) + "\n"
+
+# %% ../nbs/40_report.ipynb #4c976b7c
+def _html_cell(v, digits):
+    if _is_missing(v): return "<td></td>"
+    if isinstance(v, (float, np.floating)): return f'<td class="n">{v:.{digits}f}</td>'
+    if isinstance(v, (int, np.integer)) and not isinstance(v, bool): return f'<td class="n">{v}</td>'
+    return f"<td>{html.escape(str(v))}</td>"
+
+def html_table(df:pd.DataFrame,
+               digits:int=3,    # digits after the point
+               caption:str="",
+              ) -> str: # a <table>
     "A DataFrame as HTML, every text escaped"
-    cell = lambda v: "<td></td>" if v is None or (isinstance(v, float) and np.isnan(v)) else f'<td class="n">{v:.{digits}f}</td>' if isinstance(v, (float, np.floating)) \
-        else f'<td class="n">{v}</td>' if isinstance(v, (int, np.integer)) and not isinstance(v, bool) else f"<td>{html.escape(str(v))}</td>"
+    top = f"<caption>{html.escape(caption)}</caption>" if caption else ""
     head = "".join(f"<th>{html.escape(str(c))}</th>" for c in df.columns)
-    body = "\n".join("<tr>" + "".join(map(cell, r)) + "</tr>" for r in df.itertuples(index=False))
-    return f"<table>{f'<caption>{html.escape(caption)}</caption>' if caption else ''}<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>\n"
+    rows = ("".join(_html_cell(v, digits) for v in r) for r in df.itertuples(index=False))
+    body = "\n".join(f"<tr>{r}</tr>" for r in rows)
+    return f"<table>{top}<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>\n"
 
 # %% ../nbs/40_report.ipynb #cfd178a2
+def _check_name(name, what): # a name becomes a file name, and must not lead anywhere else
+    if name.replace("_", "").replace("-", "").isalnum(): return
+    raise ValueError(f"{what} name {name!r} may hold letters, digits, _ and - only")
+
 class Results:
     "The outputs of one result notebook: named tables and figures in one folder, each recorded"
-    def __init__(self, out,           # folder of the run, figures/<profile>
+    def __init__(self,
+                 out,                 # folder of the run, figures/<profile>
                  notebook:str,        # name of the notebook
-                 title_note:str=""):  # what every title must say: controlled data, tiny models
-        self.out, self.notebook, self.note, self.files, self.facts, self.start = Path(out), notebook, title_note, [], {}, time.time()
+                 title_note:str="",   # what every title must say: controlled data, tiny models
+                ):
+        _check_name(notebook, "notebook")
+        self.out, self.notebook, self.note = Path(out), notebook, title_note
+        self.files, self.facts = [], {}
 
     def _put(self, path, data):
-        write_whole(self.out/path, data); self.files.append(str(path))
+        write_whole(self.out/path, data)
+        self.files.append(str(path))
 
-    def table(self, df, # a DataFrame, or what `claims.beside` made
-              name:str, caption:str="", digits:int|None=None):
+    def table(self,
+              df,              # a DataFrame, or what `claims.beside` made
+              name:str,
+              caption:str="",
+              digits:int|None=None,
+             ):
         "Write `df` as CSV, Markdown, LaTeX and HTML, and hand it back for showing"
-        if not name.replace("_", "").replace("-", "").isalnum(): raise ValueError(f"table name {name!r} may hold letters, digits, _ and - only")
-        caption = f"{caption} ({self.note})" if self.note and caption else caption
-        if hasattr(df, "titled"): df = df.titled(caption, digits); made = df.formats()
-        else: made = dict(csv=table_text(df), md=(f"{caption}\n\n" if caption else "") + markdown(df, digits or 3), tex=latex(df, digits or 3, caption), html=html_table(df, digits or 3, caption))
+        _check_name(name, "table")
+        if self.note and caption: caption = f"{caption} ({self.note})"
+        if hasattr(df, "titled"):
+            df = df.titled(caption, digits)
+            made = df.formats()
+        else: made = _formats(df, caption, digits or 3)
         for ext, text in made.items(): self._put(f"tables/{name}.{ext}", text)
         if hasattr(df, "ours"): self._put(f"ours/{name}.csv", table_text(df.ours))
         return df
@@ -84,10 +126,12 @@ class Results:
 
     def figure(self, fig, name:str):
         "Write a matplotlib figure (or the figure of an Axes) as PNG and SVG, without a date in it"
+        _check_name(name, "figure")
         fig = fig.figure
-        if not name.replace("_", "").replace("-", "").isalnum(): raise ValueError(f"figure name {name!r} may hold letters, digits, _ and - only")
         for ext, meta in (("png", {"Software": None}), ("svg", {"Date": None})):
-            b = io.BytesIO(); fig.savefig(b, format=ext, dpi=150, bbox_inches="tight", metadata=meta); self._put(f"figures/{name}.{ext}", b.getvalue())
+            b = io.BytesIO()
+            fig.savefig(b, format=ext, dpi=150, bbox_inches="tight", metadata=meta)
+            self._put(f"figures/{name}.{ext}", b.getvalue())
         return fig
 
     def record(self, **facts):
@@ -96,4 +140,11 @@ class Results:
 
     def close(self):
         "Write what was made, so that the runner knows the notebook reached its end"
-        write_whole(self.out/"records"/f"{self.notebook}.json", json.dumps(dict(notebook=self.notebook, files=self.files, facts=self.facts), indent=1, sort_keys=True, default=str))
+        record = dict(notebook=self.notebook, files=self.files, facts=self.facts)
+        text = json.dumps(record, indent=1, sort_keys=True, default=str)
+        write_whole(self.out/"records"/f"{self.notebook}.json", text)
+
+def _formats(df, caption, digits): # a plain table as text, by file extension
+    said = f"{caption}\n\n" if caption else ""
+    return dict(csv=table_text(df), md=said + markdown(df, digits),
+                tex=latex(df, digits, caption), html=html_table(df, digits, caption))
