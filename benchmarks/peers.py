@@ -1,12 +1,14 @@
 """Side by side with captum, shap, shapiq, ferret and interpreto: same model, same texts, same target, same work.
 
-`make bench` runs everything and writes `benchmarks/results.json`, which `nbs/48_benchmarks.ipynb` shows. Every comparison warms both sides up and then runs them interleaved, up to five times; the median counts.
-Peers that cannot live with our packages run in their own environment: `--setup-peers` creates it (in `XFEVAL_PEERS`, else in the user's cache)."""
+`make bench` runs everything and writes `benchmarks/results.json`, which `nbs/48_benchmarks.ipynb` shows. Every comparison
+warms both sides up and then runs them interleaved, up to five times; the median counts. Peers that cannot live with our
+packages run in their own environment: `--setup-peers` creates it (in `XFEVAL_PEERS`, else in the user's cache)."""
 import argparse, contextlib, ctypes, gc, io, json, os, platform, subprocess, sys, time, warnings
 from importlib import metadata
 from pathlib import Path
 
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false"); os.environ.setdefault("HF_HUB_OFFLINE", "1"); os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error"); os.environ.setdefault("TQDM_DISABLE", "1")
+for _name, _value in dict(TOKENIZERS_PARALLELISM="false", HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error",
+                          TQDM_DISABLE="1").items(): os.environ.setdefault(_name, _value)
 warnings.filterwarnings("ignore")
 
 import numpy as np
@@ -23,12 +25,17 @@ from xfeval.metrics.evaluate import contexts, evaluate
 from xfeval.models import load_model, value_of
 
 HERE = Path(__file__).resolve().parent
-items, needs = {}, dict(ferret=["ferret-xai==0.4.2", "captum>=0.7,<0.8", "shap>=0.44,<0.45", "transformers==4.57.*", "pyarrow<20", "setuptools<81"], interpreto=["interpreto==0.5.0", "transformers<5"])
+items = {} # {number: benchmark}
+needs = dict(ferret=["ferret-xai==0.4.2", "captum>=0.7,<0.8", "shap>=0.44,<0.45", "transformers==4.57.*",
+                     "pyarrow<20", "setuptools<81"],
+             interpreto=["interpreto==0.5.0", "transformers<5"])
 
 
 def item(number):
     "Decorator that registers a benchmark under its number"
-    def add(fn): items[number] = fn; return fn
+    def add(fn):
+        items[number] = fn
+        return fn
     return add
 
 
@@ -42,13 +49,17 @@ def peak_mb(reset=False):
         if reset:
             with contextlib.suppress(OSError): ctypes.CDLL("libc.so.6").malloc_trim(0)
             Path("/proc/self/clear_refs").write_text("5")
-        return next(int(l.split()[1])/1024 for l in Path("/proc/self/status").read_text().splitlines() if l.startswith("VmHWM"))
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(l.split()[1])/1024 for l in lines if l.startswith("VmHWM"))
     except OSError: return float("nan")
 
 
 class Rows:
     "Counts the rows that reach a model, whoever sends them"
-    def __init__(self, model): self.rows = 0; model.register_forward_pre_hook(self.see, with_kwargs=True)
+    def __init__(self, model):
+        self.rows = 0
+        model.register_forward_pre_hook(self.see, with_kwargs=True)
+
     def see(self, module, args, kw):
         x = next((kw[k] for k in ("input_ids", "inputs_embeds") if kw.get(k) is not None), args[0] if args else None)
         if x is not None: self.rows += len(x)
@@ -62,27 +73,42 @@ class Side:
 class Race:
     "Runs sides in turn and keeps medians"
     def __init__(self, o, clf): self.o, self.clf, self.seen, self.rivals = o, clf, Rows(clf.model), {}
+
     def clock(self): return time.process_time() if self.o.clock == "cpu" else time.perf_counter()
+
+    def once(self, side):
+        "One run of a side, with its time, rows and memory; a peer in its own process has measured these itself"
+        gc.collect()
+        before, rows, t = peak_mb(True), self.seen.rows, self.clock()
+        result = side.run()
+        if torch.cuda.is_available(): torch.cuda.synchronize()
+        mine = dict(result=result, seconds=self.clock()-t, rows=self.seen.rows-rows,
+                    megabytes=max(0., peak_mb()-before))
+        return result if isinstance(result, dict) and {"seconds", "rows"} <= set(result) else mine
+
     def __call__(self, cap=None, **sides):
-        sides = {k: s if isinstance(s, Side) else Side(s) for k, s in sides.items()}; got = {k: [] for k in sides}; out = {}
+        sides = {k: s if isinstance(s, Side) else Side(s) for k, s in sides.items()}
+        seconds, out = {k: [] for k in sides}, {}
         for s in sides.values(): s.warm()
         start = time.perf_counter()
-        for r in range(self.o.repeats):
+        for _ in range(self.o.repeats):
             for k, s in sides.items():
-                gc.collect(); before, rows = peak_mb(True), self.seen.rows; t = self.clock(); res = s.run()
-                if torch.cuda.is_available(): torch.cuda.synchronize()
-                t = self.clock() - t; mine = dict(result=res, seconds=t, rows=self.seen.rows-rows, megabytes=max(0., peak_mb()-before))
-                one = res if isinstance(res, dict) and "seconds" in res and "rows" in res else mine
-                got[k].append(one["seconds"]/s.share); out.setdefault(k, dict(rows=round(one["rows"]/s.share), megabytes=round(one["megabytes"], 1), result=one["result"]))
+                one = self.once(s)
+                seconds[k].append(one["seconds"]/s.share)
+                out.setdefault(k, dict(rows=round(one["rows"]/s.share), megabytes=round(one["megabytes"], 1),
+                                       result=one["result"]))
             if time.perf_counter()-start > (cap or self.o.cap): break
-        for k in out: out[k].update(seconds=float(np.median(got[k])), repeats=len(got[k]), share=sides[k].share)
+        for k in out:
+            out[k].update(seconds=float(np.median(seconds[k])), repeats=len(seconds[k]), share=sides[k].share)
         return out
+
     def rival(self, peer):
         "The process of a peer with its own environment, or None where it is not installed"
         if peer not in self.rivals:
             python = home()/peer/"bin"/"python"
             self.rivals[peer] = Rival(python, peer, self.o, self.folder()) if python.exists() else None
         return self.rivals[peer]
+
     def folder(self): # the model as a plain folder that every library can read
         path = home()/f"model-{self.clf.fingerprint}"
         if not (path/"model.safetensors").exists(): self.clf.save(path)
@@ -92,40 +118,57 @@ class Race:
 class Rival:
     "A peer in its own process and environment"
     def __init__(self, python, peer, o, folder):
-        self.p = subprocess.Popen([str(python), str(HERE/"rival.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.p = subprocess.Popen([str(python), str(HERE/"rival.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, text=True)
         self.ask(do="start", peer=peer, folder=str(folder), device=o.device, threads=o.threads, clock=o.clock)
+
     def ask(self, **kw):
-        self.p.stdin.write(json.dumps(kw) + "\n"); self.p.stdin.flush(); line = self.p.stdout.readline()
+        self.p.stdin.write(json.dumps(kw) + "\n")
+        self.p.stdin.flush()
+        line = self.p.stdout.readline()
         answer = json.loads(line) if line else dict(error="the peer's process ended")
         if "error" in answer: raise RuntimeError(answer["error"])
         return answer
+
     def close(self):
         self.p.stdin.close()
         try: self.p.wait(20)
-        except subprocess.TimeoutExpired: self.p.kill(); self.p.wait()
+        except subprocess.TimeoutExpired:
+            self.p.kill()
+            self.p.wait()
 
 
 def home():
     "Where peers' environments live"
-    return Path(os.environ.get("XFEVAL_PEERS") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home()/".cache")/"xfeval-peers")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home()/".cache")
+    return Path(os.environ.get("XFEVAL_PEERS") or cache/"xfeval-peers")
 
 
 def setup_peers():
     "Create the environments of the peers"
     torch_version = metadata.version("torch").split("+")[0]
     for peer, packages in needs.items():
-        folder = home()/peer; python = folder/"bin"/"python"
-        if not python.exists(): subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        print(f"installing {peer} into {folder} ..."); subprocess.run([str(python), "-m", "pip", "install", "--quiet", f"torch=={torch_version}", *packages], check=True)
+        python = home()/peer/"bin"/"python"
+        if not python.exists(): subprocess.run([sys.executable, "-m", "venv", str(home()/peer)], check=True)
+        print(f"installing {peer} into {home()/peer} ...")
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", f"torch=={torch_version}", *packages],
+                       check=True)
 
 
-def record(number, what, got, peer, goal=None, ours="xfeval", distance=None, ratio=None, met=None, note="", less=False):
+def record(number,         # of the item
+           what, got,      # what was compared, and what the race gave
+           peer,           # the side that ours is compared with
+           goal=None,      # the ratio to reach
+           ours="xfeval", distance=None, ratio=None, met=None, note="",
+           less=False,     # must the ratio be at most the goal?
+          ):
     "One line of the table; the ratio is peer / ours in seconds unless given"
-    ratio = got[peer]["seconds"]/got[ours]["seconds"] if ratio is None and peer in got else ratio
-    met = (None if goal is None or ratio is None else ratio <= goal if less else ratio >= goal) if met is None else met
-    pick = lambda key: {k: v[key] for k, v in got.items()}
-    return dict(item=number, what=what, peer=peer, seconds=pick("seconds"), rows=pick("rows"), megabytes=pick("megabytes"), repeats=pick("repeats"), share=pick("share"),
-                ratio=ratio, goal=goal, at_most=less, met=None if met is None else bool(met), distance=distance, note=note)
+    if ratio is None and peer in got: ratio = got[peer]["seconds"]/got[ours]["seconds"]
+    if met is None and None not in (goal, ratio): met = ratio <= goal if less else ratio >= goal
+    measured = {key: {k: v[key] for k, v in got.items()}
+                for key in ("seconds", "rows", "megabytes", "repeats", "share")}
+    return dict(item=number, what=what, peer=peer, **measured, ratio=ratio, goal=goal, at_most=less,
+                met=None if met is None else bool(met), distance=distance, note=note)
 
 
 # ---- texts -----------------------------------------------------------------------------------------------------------
@@ -136,9 +179,13 @@ def corpus(clf, tokens, n, parts=2, whole=False, spread=3):
         a, b = data[k].texts
         if parts == 1: a, b = f"{a} {b}", None
         j = k
-        while len(clf.encode(Instance.from_text([a, b] if b else a)).ids) < tokens-spread and j < k+12: j += 1; a = f"{data[j % len(data)].texts[0]} {a}"
-        x = Instance.from_text([a, b] if b else a, id=f"{parts}-{tokens}-{k}"); e = clf.encode(x)
-        if abs(len(e.ids)-tokens) <= spread and not e.truncated and (not whole or len(e.players) == x.n_words == (e.word >= 0).sum()): out.append(x)
+        while len(clf.encode(Instance.from_text([a, b] if b else a)).ids) < tokens-spread and j < k+12:
+            j += 1
+            a = f"{data[j % len(data)].texts[0]} {a}"
+        x = Instance.from_text([a, b] if b else a, id=f"{parts}-{tokens}-{k}")
+        e = clf.encode(x)
+        if abs(len(e.ids)-tokens) <= spread and not e.truncated and (not whole or len(e.players) == x.n_words == (e.word >= 0).sum()):
+            out.append(x)
         if len(out) == n: return out
     raise ValueError(f"only {len(out)} of {n} texts of about {tokens} tokens")
 
@@ -148,7 +195,8 @@ def fragments(clf, words, n):
     out = []
     for x in load_data("demo-nli", n=None):
         for a in x.texts:
-            y = Instance.from_text(a, id=f"short-{words}-{len(out)}"); e = clf.encode(y)
+            y = Instance.from_text(a, id=f"short-{words}-{len(out)}")
+            e = clf.encode(y)
             if y.n_words == words == (e.word >= 0).sum(): out.append(y)
             if len(out) == n: return out
     return out
@@ -169,8 +217,10 @@ FERRET = ["aopc_comprehensiveness", "aopc_sufficiency", "taucorr_loo"]
 def six(clf, xs, targets, engine, budget, samples):
     "ferret's six explainers, as one call for the games and one for the gradients"
     names = [clf.labels[t] for t in targets]
-    g = explain(clf, xs, ["shapley", "lime"], target=names, absent="mask", engine=engine, budget=budget, estimator="kriging", samples=samples, draw="count", model="ridge", alpha=1e-3, kernel="text")
-    d = explain(clf, xs, ["saliency", "input_x_gradient", "averaged_gradients", "integrated_gradients"], target=names, output="logit_top", engine=engine, aggregation="sum")
+    g = explain(clf, xs, ["shapley", "lime"], target=names, absent="mask", engine=engine, budget=budget,
+                estimator="kriging", samples=samples, draw="count", model="ridge", alpha=1e-3, kernel="text")
+    d = explain(clf, xs, ["saliency", "input_x_gradient", "averaged_gradients", "integrated_gradients"], target=names,
+                output="logit_top", engine=engine, aggregation="sum")
     return [e for i in range(len(xs)) for e in (*g[2*i:2*i+2], *d[4*i:4*i+4])]
 
 @item(1)
@@ -182,33 +232,46 @@ def ferret(race, o):
     T = lambda xs: dict(texts=[x.texts[0] for x in xs], targets=tops(clf, xs).tolist())
     budget, samples = (32, 40) if o.quick else (126, 160)
     theirs = r.ask(do="explain", **T(one))["result"][0]
-    given = [from_tokens(one[0], e["tokens"], e["scores"], method=e["explainer"], target=clf.labels[T(one)["targets"][0]]) for e in theirs]
+    given = [from_tokens(one[0], e["tokens"], e["scores"], method=e["explainer"],
+                         target=clf.labels[T(one)["targets"][0]]) for e in theirs]
     ours = lambda: evaluate(clf, given, FERRET, engine=Engine(clf))
-    got = race(xfeval=ours, ferret=lambda: r.ask(do="evaluate", **T(one))); df = got["xfeval"]["result"]
-    values = [[float(df[(df.method == e["explainer"]) & (df.metric == m)].value.iloc[0]) for m in FERRET] for e in theirs]
+    got = race(xfeval=ours, ferret=lambda: r.ask(do="evaluate", **T(one)))
+    df = got["xfeval"]["result"]
+    values = [[float(df[(df.method == e["explainer"]) & (df.metric == m)].value.iloc[0]) for m in FERRET]
+              for e in theirs]
     peer = [[s["aopc_compr"], s["aopc_suff"], s["taucorr_loo"]] for s in got["ferret"]["result"][0]]
-    out = [record(1, "evaluate six explanations of a text of 25 tokens", got, "ferret", 3, distance=float(np.nanmax(np.abs(np.array(values)-np.array(peer)))), note="distance: largest difference of a metric's value")]
+    out = [record(1, "evaluate six explanations of a text of 25 tokens", got, "ferret", 3,
+                  distance=float(np.nanmax(np.abs(np.array(values)-np.array(peer)))),
+                  note="distance: largest difference of a metric's value")]
 
     def both(xs):
-        e = Engine(clf); ex = six(clf, xs, tops(clf, xs), e, budget, samples)
+        e = Engine(clf)
+        ex = six(clf, xs, tops(clf, xs), e, budget, samples)
         return ex, evaluate(clf, ex, FERRET, engine=e)
     def rival(xs):
         a, b = r.ask(do="explain", **T(xs)), r.ask(do="evaluate", **T(xs))
-        return dict(result=a["result"], **{k: a[k]+b[k] for k in ("seconds", "rows")}, megabytes=max(a["megabytes"], b["megabytes"]))
+        return dict(result=a["result"], **{k: a[k]+b[k] for k in ("seconds", "rows")},
+                    megabytes=max(a["megabytes"], b["megabytes"]))
     got = race(xfeval=lambda: both(one), ferret=Side(lambda: rival(one), lambda: None))
-    ig = max(np.abs(np.array(e["scores"])[1:-1]-x.vector()).max() for e, x in zip(got["ferret"]["result"][0][2:], got["xfeval"]["result"][0][2:6]))
-    out.append(record(1, "explain and evaluate a text of 25 tokens, six explainers", got, "ferret", 2, distance=float(ig), note="distance: largest difference of a gradient score"))
+    ig = max(np.abs(np.array(e["scores"])[1:-1]-x.vector()).max()
+             for e, x in zip(got["ferret"]["result"][0][2:], got["xfeval"]["result"][0][2:6]))
+    out.append(record(1, "explain and evaluate a text of 25 tokens, six explainers", got, "ferret", 2,
+                      distance=float(ig), note="distance: largest difference of a gradient score"))
     part = many[:2 if o.quick else 5]
-    got = race(cap=1, xfeval=Side(lambda: both(many), lambda: None), ferret=Side(lambda: rival(part), lambda: None, len(part)/len(many)))
-    out.append(record(1, f"explain and evaluate {len(many)} texts of 25 tokens", got, "ferret", 3, note=f"ferret ran {len(part)} of the texts, scaled: it handles one after the other"))
+    got = race(cap=1, xfeval=Side(lambda: both(many), lambda: None),
+               ferret=Side(lambda: rival(part), lambda: None, len(part)/len(many)))
+    out.append(record(1, f"explain and evaluate {len(many)} texts of 25 tokens", got, "ferret", 3,
+                      note=f"ferret ran {len(part)} of the texts, scaled: it handles one after the other"))
 
-    short = fragments(clf, 6 if o.quick else 9, 2 if o.quick else 6); t = tops(clf, short)
+    short = fragments(clf, 6 if o.quick else 9, 2 if o.quick else 6)
+    t = tops(clf, short)
     exact = explain(clf, short, "exact_shapley", target=[clf.labels[i] for i in t], absent="mask", engine=Engine(clf))
     mine, peer = six(clf, short, t, Engine(clf), budget, samples), r.ask(do="explain", **T(short))["result"]
     error = {}
     for name, k in (("shap", 0), ("lime", 1)):
         true = np.concatenate([e.vector() for e in exact])
-        error[name] = dict(xfeval=rms(np.concatenate([mine[6*i+k].vector() for i in range(len(short))]), true), ferret=rms(np.concatenate([np.array(p[k]["scores"])[1:-1] for p in peer]), true))
+        error[name] = dict(xfeval=rms(np.concatenate([mine[6*i+k].vector() for i in range(len(short))]), true),
+                           ferret=rms(np.concatenate([np.array(p[k]["scores"])[1:-1] for p in peer]), true))
     for name, e in error.items():
         out.append(dict(item=1, what=f"{name} against exact Shapley values, {len(short)} texts of {short[0].n_words} words (error in percent)", peer="ferret", error=e, ratio=e["ferret"]/max(e["xfeval"], 1e-9), goal=1., met=e["xfeval"] <= e["ferret"], note=f"ours with {budget+2} rows and {samples} samples" ))
     return out
@@ -218,20 +281,30 @@ def ferret(race, o):
 class Captum:
     "One text as captum sees it: ids, the same with every word absent, words as features"
     def __init__(self, clf, x, absent="pad"):
-        self.clf, self.x, e = clf, x, clf.encode(x); self.e = e; n = len(e.players)
-        self.ids, self.types = (torch.as_tensor(v)[None].to(clf.device) for v in (e.ids, e.types)); gone = clf.batch([e], [np.zeros(n, bool)], absent).ids
-        self.base, self.feature = gone, torch.as_tensor(np.where(e.slot < 0, 0, e.slot))[None].to(clf.device); self.target = int(clf.predict([x])[0].argmax())
+        self.clf, self.x, e = clf, x, clf.encode(x)
+        self.e = e
+        n = len(e.players)
+        self.ids, self.types = (torch.as_tensor(v)[None].to(clf.device) for v in (e.ids, e.types))
+        gone = clf.batch([e], [np.zeros(n, bool)], absent).ids
+        self.base, self.feature = gone, torch.as_tensor(np.where(e.slot < 0, 0, e.slot))[None].to(clf.device)
+        self.target = int(clf.predict([x])[0].argmax())
     def __call__(self, ids):
         k = len(ids)
-        with torch.inference_mode(): return self.clf.model(input_ids=ids, attention_mask=torch.ones_like(ids), token_type_ids=self.types.expand(k, -1)).logits.softmax(-1)[:, self.target]
+        with torch.inference_mode():
+            return self.clf.model(input_ids=ids, attention_mask=torch.ones_like(ids),
+                                  token_type_ids=self.types.expand(k, -1)).logits.softmax(-1)[:, self.target]
     def words(self, attr): # of the first sub-word of every player
-        a = attr[0].detach().cpu().numpy(); first = np.unique(self.e.slot[self.e.slot >= 0], return_index=True)[1]
+        a = attr[0].detach().cpu().numpy()
+        first = np.unique(self.e.slot[self.e.slot >= 0], return_index=True)[1]
         return a[np.flatnonzero(self.e.slot >= 0)[first]]
 
 def best_size(race, run, sizes=(16, 32, 64, 128)):
     "The fastest number of perturbations per call"
     t = {}
-    for s in sizes: b = race.clock(); run(s); t[s] = race.clock()-b
+    for s in sizes:
+        b = race.clock()
+        run(s)
+        t[s] = race.clock()-b
     return min(t, key=t.get)
 
 @item(2)
@@ -239,15 +312,24 @@ def sampling(race, o):
     "captum ShapleyValueSampling with the same permutations"
     from captum.attr import ShapleyValueSampling
     clf, out = race.clf, []
-    for tokens, samples, goals in ((25, 3, (3.5, 1.1)),) if o.quick else ((25, 25, (3.5, 1.1)), (100, 4, (None, None))):
-        c = Captum(clf, corpus(clf, tokens, 1)[0]); n = len(c.e.players); rng = np.random.default_rng(0); p = np.array([rng.permutation(n) for _ in range(samples)])
-        svs = ShapleyValueSampling(c); svs.permutation_generator = lambda k, m: (tuple(q) for q in p.tolist())
-        run = lambda size, m=samples: svs.attribute(c.ids, c.base, feature_mask=c.feature, n_samples=m, perturbations_per_eval=size)
-        def ours(): return explain(clf, c.x, "shapley_sampling", target=clf.labels[c.target], absent="pad", engine=Engine(clf), permutations=p.tolist())[0]
+    for tokens, samples, goals in ((25, 3, (3.5, 1.1)),) if o.quick else ((25, 25, (3.5, 1.1)),
+                                                                          (100, 4, (None, None))):
+        c = Captum(clf, corpus(clf, tokens, 1)[0])
+        n = len(c.e.players)
+        rng = np.random.default_rng(0)
+        p = np.array([rng.permutation(n) for _ in range(samples)])
+        svs = ShapleyValueSampling(c)
+        svs.permutation_generator = lambda k, m: (tuple(q) for q in p.tolist())
+        run = lambda size, m=samples: svs.attribute(c.ids, c.base, feature_mask=c.feature, n_samples=m,
+                                                    perturbations_per_eval=size)
+        def ours():
+            return explain(clf, c.x, "shapley_sampling", target=clf.labels[c.target], absent="pad",
+                           engine=Engine(clf), permutations=p.tolist())[0]
         size = best_size(race, lambda s: run(s), (16, 64)) if o.quick else best_size(race, run)
         got = race(xfeval=ours, captum=lambda: run(1), captum_best=lambda: run(size))
         d = float(np.abs(c.words(got["captum"]["result"])-got["xfeval"]["result"].vector()[c.e.players]).max())
-        for peer, goal in zip(("captum", "captum_best"), goals): out.append(record(2, f"Shapley value sampling, {samples} permutations, {tokens} tokens" + (f", {size} perturbations per call" if peer == "captum_best" else ""), got, peer, goal, distance=d, note="distance: largest difference of a value"))
+        for peer, goal in zip(("captum", "captum_best"), goals):
+            out.append(record(2, f"Shapley value sampling, {samples} permutations, {tokens} tokens" + (f", {size} perturbations per call" if peer == "captum_best" else ""), got, peer, goal, distance=d, note="distance: largest difference of a value"))
     return out
 
 @item(3)
@@ -256,16 +338,25 @@ def surrogates(race, o):
     from captum._utils.models.linear_model import SkLearnLasso
     from captum.attr import KernelShap, Lime
     clf, m, samples, out = race.clf, 4 if o.quick else 16, 40 if o.quick else 200, []
-    cs = [Captum(clf, x) for x in corpus(clf, 25, m)]; few = cs[:1 if o.quick else 2]; names = [clf.labels[c.target] for c in cs]
-    for name, make, ours in (("KernelShap", KernelShap, dict(method="shapley", budget=samples-2)), ("Lime", lambda c: Lime(c, SkLearnLasso(alpha=.01)), dict(method="lime", samples=samples))):
+    cs = [Captum(clf, x) for x in corpus(clf, 25, m)]
+    few = cs[:1 if o.quick else 2]
+    names = [clf.labels[c.target] for c in cs]
+    for name, make, ours in (("KernelShap", KernelShap, dict(method="shapley", budget=samples-2)),
+                             ("Lime", lambda c: Lime(c, SkLearnLasso(alpha=.01)),
+                              dict(method="lime", samples=samples))):
         def run(some, size):
             torch.manual_seed(0)
-            return [c.words(make(c).attribute(c.ids, c.base, feature_mask=c.feature, n_samples=samples, perturbations_per_eval=size)) for c in some]
-        mine = lambda: explain(clf, [c.x for c in cs], target=names, absent="pad", output="prob_top", engine=Engine(clf), **ours)
+            return [c.words(make(c).attribute(c.ids, c.base, feature_mask=c.feature, n_samples=samples,
+                                              perturbations_per_eval=size)) for c in some]
+        mine = lambda: explain(clf, [c.x for c in cs], target=names, absent="pad", output="prob_top",
+                               engine=Engine(clf), **ours)
         size = best_size(race, lambda s: run(cs[:1], s), (16, 64) if o.quick else (32, 64, 128))
-        got = race(xfeval=mine, captum=Side(lambda: run(few, 1), lambda: None, len(few)/m), captum_best=Side(lambda: run(cs, size), lambda: run(cs[:1], size)))
-        d = np.mean([np.corrcoef(a, e.vector()[c.e.players])[0, 1] for a, e, c in zip(got["captum_best"]["result"], got["xfeval"]["result"], cs) if np.std(a) > 0])
-        for peer, goal in (("captum", 3.5), ("captum_best", 1.1)): out.append(record(3, f"{name}, {samples} samples, {m} texts of 25 tokens" + (f", {size} perturbations per call" if peer == "captum_best" else ""), got, peer, goal, distance=float(d), note="distance: mean correlation of the scores, which rest on different draws" + ("; captum ran some of the texts, scaled" if peer == "captum" else "")))
+        got = race(xfeval=mine, captum=Side(lambda: run(few, 1), lambda: None, len(few)/m),
+                   captum_best=Side(lambda: run(cs, size), lambda: run(cs[:1], size)))
+        d = np.mean([np.corrcoef(a, e.vector()[c.e.players])[0, 1]
+                     for a, e, c in zip(got["captum_best"]["result"], got["xfeval"]["result"], cs) if np.std(a) > 0])
+        for peer, goal in (("captum", 3.5), ("captum_best", 1.1)):
+            out.append(record(3, f"{name}, {samples} samples, {m} texts of 25 tokens" + (f", {size} perturbations per call" if peer == "captum_best" else ""), got, peer, goal, distance=float(d), note="distance: mean correlation of the scores, which rest on different draws" + ("; captum ran some of the texts, scaled" if peer == "captum" else "")))
     return out
 
 @item(4)
@@ -274,15 +365,23 @@ def layers(race, o):
     from captum.attr import LayerConductance
     clf, out = race.clf, []
     for tokens, goal in ((25, 4),) if o.quick else ((25, 4), (100, None)):
-        x = corpus(clf, tokens, 1)[0]; e = clf.encode(x); t = tops(clf, [x]); steps = 8 if o.quick else 50
-        b = clf.batch([e]); view = clf.as_module(b, "logit_top", t); E, B = (torch.tensor(v[0])[None].to(clf.device) for v in (clf.embeddings([e]), clf.baselines([e], "pad")))
+        x = corpus(clf, tokens, 1)[0]
+        e = clf.encode(x)
+        t = tops(clf, [x])
+        steps = 8 if o.quick else 50
+        b = clf.batch([e])
+        view = clf.as_module(b, "logit_top", t)
+        E, B = (torch.tensor(v[0])[None].to(clf.device) for v in (clf.embeddings([e]), clf.baselines([e], "pad")))
         def captum():
             first = lambda a: a[0] if isinstance(a, tuple) else a
             return np.stack([first(LayerConductance(view, l).attribute(E, B, n_steps=steps))[0].detach().sum(-1).cpu().numpy() for l in clf.layers])
         got = race(xfeval=lambda: conductance(clf, [e], t, "logit_top", "pad", steps)[0][0], captum=captum)
         less = got["xfeval"]["megabytes"] <= got["captum"]["megabytes"]
-        r = record(4, f"layer conductance, {len(clf.layers)} layers, {steps} steps, {tokens} tokens", got, "captum", goal, distance=rms(got["xfeval"]["result"], got["captum"]["result"]), note="distance: percent of the size of captum's scores; memory must be less, too")
-        r["met"] = r["met"] and less if goal else None; out.append(r)
+        r = record(4, f"layer conductance, {len(clf.layers)} layers, {steps} steps, {tokens} tokens", got, "captum",
+                   goal, distance=rms(got["xfeval"]["result"], got["captum"]["result"]),
+                   note="distance: percent of the size of captum's scores; memory must be less, too")
+        r["met"] = r["met"] and less if goal else None
+        out.append(r)
     return out
 
 
@@ -298,23 +397,43 @@ def shap_(race, o):
     def batched(texts):
         out = []
         for s in range(0, len(texts), 64):
-            with torch.inference_mode(): out.append(clf.model(**tok(list(map(str, texts[s:s+64])), return_tensors="pt", padding=True).to(clf.device)).logits.softmax(-1).cpu().numpy())
+            with torch.inference_mode():
+                out.append(clf.model(**tok(list(map(str, texts[s:s+64])), return_tensors="pt",
+                                           padding=True).to(clf.device)).logits.softmax(-1).cpu().numpy())
         return np.concatenate(out)
-    piped = lambda texts: np.array([[dict((d["label"], d["score"]) for d in r)[l] for l in clf.model.config.id2label.values()] for r in pipe(list(map(str, texts)))])
-    def partition(f, x): return shap.Explainer(f, shap.maskers.Text(tok), silent=True)([x.texts[0]], max_evals=rows, batch_size=64).values[0]
+    piped = lambda texts: np.array([[dict((d["label"], d["score"]) for d in r)[l]
+                                     for l in clf.model.config.id2label.values()]
+                                    for r in pipe(list(map(str, texts)))])
+    def partition(f, x):
+        return shap.Explainer(f, shap.maskers.Text(tok), silent=True)([x.texts[0]], max_evals=rows,
+                                                                      batch_size=64).values[0]
     def kernel(f, x, t):
-        words = np.array(x.words); np.random.seed(0)
-        return shap.KernelExplainer(lambda Z: f([" ".join(np.where(z > .5, words, mask)) for z in Z])[:, t], np.zeros((1, len(words)))).shap_values(np.ones((1, len(words))), nsamples=rows-2, l1_reg=False, silent=True)[0]
-    mine = lambda xs, ts: explain(clf, xs, "shapley", target=[clf.labels[t] for t in ts], absent="mask", engine=Engine(clf), budget=rows-2, estimator="kriging")
-    xs = corpus(clf, 25, 1, 1, whole=True); t = int(tops(clf, xs)[0]); out = []
-    short = fragments(clf, 8 if o.quick else 10, 2 if o.quick else 5); ts = tops(clf, short)
+        words = np.array(x.words)
+        np.random.seed(0)
+        return shap.KernelExplainer(lambda Z: f([" ".join(np.where(z > .5, words, mask)) for z in Z])[:, t],
+                                    np.zeros((1, len(words)))).shap_values(np.ones((1, len(words))), nsamples=rows-2,
+                                                                           l1_reg=False, silent=True)[0]
+    mine = lambda xs, ts: explain(clf, xs, "shapley", target=[clf.labels[t] for t in ts], absent="mask",
+                                  engine=Engine(clf), budget=rows-2, estimator="kriging")
+    xs = corpus(clf, 25, 1, 1, whole=True)
+    t = int(tops(clf, xs)[0])
+    out = []
+    short = fragments(clf, 8 if o.quick else 10, 2 if o.quick else 5)
+    ts = tops(clf, short)
     if not o.quick: rows = 128
-    exact = np.concatenate([e.vector() for e in explain(clf, short, "exact_shapley", target=[clf.labels[i] for i in ts], absent="mask", engine=Engine(clf))])
-    err = dict(xfeval=rms(np.concatenate([e.vector() for e in mine(short, ts)]), exact), Partition=rms(np.concatenate([partition(batched, x)[1:-1, i] for x, i in zip(short, ts)]), exact), Kernel=rms(np.concatenate([kernel(batched, x, i) for x, i in zip(short, ts)]), exact))
-    small = rows; rows = 64 if o.quick else 256
+    exact = np.concatenate([e.vector() for e in explain(clf, short, "exact_shapley",
+                                                        target=[clf.labels[i] for i in ts], absent="mask",
+                                                        engine=Engine(clf))])
+    err = dict(xfeval=rms(np.concatenate([e.vector() for e in mine(short, ts)]), exact),
+               Partition=rms(np.concatenate([partition(batched, x)[1:-1, i] for x, i in zip(short, ts)]), exact),
+               Kernel=rms(np.concatenate([kernel(batched, x, i) for x, i in zip(short, ts)]), exact))
+    small = rows
+    rows = 64 if o.quick else 256
     for name, run in (("Partition", partition), ("Kernel", lambda f, x: kernel(f, x, t))):
-        got = race(xfeval=lambda: mine(xs, [t]), shap_pipeline=lambda: run(piped, xs[0]), shap_batched=lambda: run(batched, xs[0]))
-        for peer, goal in (("shap_pipeline", 4), ("shap_batched", 1.2)): out.append(record(5, f"{name}Explainer, {rows} rows, 25 tokens", got, peer, goal))
+        got = race(xfeval=lambda: mine(xs, [t]), shap_pipeline=lambda: run(piped, xs[0]),
+                   shap_batched=lambda: run(batched, xs[0]))
+        for peer, goal in (("shap_pipeline", 4), ("shap_batched", 1.2)):
+            out.append(record(5, f"{name}Explainer, {rows} rows, 25 tokens", got, peer, goal))
         out.append(dict(item=5, what=f"{name}Explainer against exact Shapley values at {small} rows, {len(short)} texts of {short[0].n_words} words (error in percent)", peer="shap", error=dict(xfeval=err["xfeval"], shap=err[name]), ratio=err[name]/max(err["xfeval"], 1e-9), goal=1., met=err["xfeval"] <= err[name]))
     return out
 
@@ -326,20 +445,39 @@ def token_peers(n, v, rows, seed):
     "Shapley values by every peer from (about) the same number of rows"
     import shap, shapiq
     from captum.attr import KernelShap, ShapleyValueSampling
-    A, f = shapiq.approximator, look_up(v); flat = lambda z: torch.as_tensor(f(z.numpy() > .5), dtype=torch.float64); ones = torch.ones(1, n, dtype=torch.float64)
-    np.random.seed(seed); torch.manual_seed(seed)
-    yield "shap Kernel", lambda: shap.KernelExplainer(f, np.zeros((1, n))).shap_values(np.ones((1, n)), nsamples=rows-2, l1_reg=False, silent=True)[0]
-    yield "shap Permutation", lambda: shap.PermutationExplainer(f, np.zeros((1, n)), seed=seed)(np.ones((1, n)), max_evals=max(rows, 2*n+1), silent=True).values[0]
-    if rows >= n+2: yield "captum sampling", lambda: ShapleyValueSampling(flat).attribute(ones, n_samples=max(1, (rows-2)//n), perturbations_per_eval=64)[0].numpy()
-    yield "captum KernelShap", lambda: KernelShap(flat).attribute(ones, n_samples=rows-2, perturbations_per_eval=64)[0].numpy()
-    for name, cls, kw in (("KernelSHAP", A.KernelSHAP, dict(pairing_trick=True)), ("PermutationSampling", A.PermutationSamplingSV, {}), ("SVARM", A.SVARM, {}), ("StratifiedSampling", A.StratifiedSamplingSV, {}), ("UnbiasedKernelSHAP", A.UnbiasedKernelSHAP, dict(pairing_trick=True)), ("kADDSHAP", A.kADDSHAP, dict(max_order=2, pairing_trick=True))):
-        yield f"shapiq {name}", lambda cls=cls, kw=kw: cls(n=n, random_state=seed, **kw).approximate(rows, f).get_n_order_values(1)
+    A, f = shapiq.approximator, look_up(v)
+    flat = lambda z: torch.as_tensor(f(z.numpy() > .5), dtype=torch.float64)
+    ones = torch.ones(1, n, dtype=torch.float64)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    yield "shap Kernel", lambda: shap.KernelExplainer(f, np.zeros((1, n))).shap_values(np.ones((1, n)),
+                                                                                       nsamples=rows-2, l1_reg=False,
+                                                                                       silent=True)[0]
+    yield "shap Permutation", lambda: shap.PermutationExplainer(f, np.zeros((1, n)),
+                                                                seed=seed)(np.ones((1, n)),
+                                                                           max_evals=max(rows, 2*n+1),
+                                                                           silent=True).values[0]
+    if rows >= n+2:
+        yield "captum sampling", lambda: ShapleyValueSampling(flat).attribute(ones, n_samples=max(1, (rows-2)//n),
+                                                                              perturbations_per_eval=64)[0].numpy()
+    yield "captum KernelShap", lambda: KernelShap(flat).attribute(ones, n_samples=rows-2,
+                                                                  perturbations_per_eval=64)[0].numpy()
+    for name, cls, kw in (("KernelSHAP", A.KernelSHAP, dict(pairing_trick=True)),
+                          ("PermutationSampling", A.PermutationSamplingSV, {}), ("SVARM", A.SVARM, {}),
+                          ("StratifiedSampling", A.StratifiedSamplingSV, {}),
+                          ("UnbiasedKernelSHAP", A.UnbiasedKernelSHAP, dict(pairing_trick=True)),
+                          ("kADDSHAP", A.kADDSHAP, dict(max_order=2, pairing_trick=True))):
+        yield f"shapiq {name}", lambda cls=cls, kw=kw: cls(n=n, random_state=seed,
+                                                           **kw).approximate(rows, f).get_n_order_values(1)
 
 def pair_peers(n, v, rows, seed):
     "Pairwise Shapley interaction index by shapiq's approximators"
     import shapiq
     A, f = shapiq.approximator, look_up(v)
-    for name, cls, kw in (("KernelSHAPIQ", A.KernelSHAPIQ, dict(pairing_trick=True)), ("inconsistent KernelSHAPIQ", A.InconsistentKernelSHAPIQ, dict(pairing_trick=True)), ("SVARMIQ", A.SVARMIQ, dict(pairing_trick=True)), ("PermutationSampling", A.PermutationSamplingSII, {})):
+    for name, cls, kw in (("KernelSHAPIQ", A.KernelSHAPIQ, dict(pairing_trick=True)),
+                          ("inconsistent KernelSHAPIQ", A.InconsistentKernelSHAPIQ, dict(pairing_trick=True)),
+                          ("SVARMIQ", A.SVARMIQ, dict(pairing_trick=True)),
+                          ("PermutationSampling", A.PermutationSamplingSII, {})):
         yield f"shapiq {name}", lambda cls=cls, kw=kw: cls(n=n, max_order=2, index="SII", random_state=seed, **kw).approximate(rows, f).get_n_order_values(2)[np.triu_indices(n, 1)]
 
 @item(6)
@@ -347,25 +485,36 @@ def accuracy(race, o):
     "Error against exact values at equal numbers of rows"
     from threadpoolctl import threadpool_limits
     clf, sizes, budgets = race.clf, (6, 7) if o.quick else (8, 10, 11, 12), (32, 64) if o.quick else (64, 128, 256, 512, 1024)
-    tables = [(n, x, play_table(clf, x)) for n in sizes for x in fragments(clf, n, 1 if o.quick else 2)]; rows_of = []
+    tables = [(n, x, play_table(clf, x)) for n in sizes for x in fragments(clf, n, 1 if o.quick else 2)]
+    rows_of = []
     with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()), threadpool_limits(1):
         for n, x, v in tables:
-            up, exact = np.triu_indices(n, 1), dict(token=games.shapley_of(v, n), pair=games.interaction_of(v, n)); exact["pair"] = exact["pair"][up]
+            up, exact = np.triu_indices(n, 1), dict(token=games.shapley_of(v, n), pair=games.interaction_of(v, n))
+            exact["pair"] = exact["pair"][up]
             for rows in budgets:
                 for seed in range(1 if o.quick or n == 12 else 2):
                     pad = min(rows, 2**n)
                     sides = [("token", "xfeval regression", lambda: play(games.kernel_shap(n, seed, pad-2), look_up(v))), ("token", "xfeval kriging", lambda: play(games.kernel_shap(n, seed, pad-2, "kriging"), look_up(v))),
                              ("pair", "xfeval kriging", lambda: play(games.shapley_interaction(n, seed, pad-2), look_up(v))[1][up]), *(("token", *p) for p in token_peers(n, v, pad, seed)), *(("pair", *p) for p in pair_peers(n, v, pad, seed))]
                     for kind, name, run in sides:
-                        try: got = np.asarray(run(), float); bad = not np.isfinite(got).all()
+                        try:
+                            got = np.asarray(run(), float)
+                            bad = not np.isfinite(got).all()
                         except Exception: bad = True
-                        rows_of.append(dict(kind=kind, method=name, words=n, rows=rows, mse=None if bad else float(((got-exact[kind])**2).mean()), size=float((exact[kind]**2).mean())))
+                        rows_of.append(dict(kind=kind, method=name, words=n, rows=rows,
+                                            mse=None if bad else float(((got-exact[kind])**2).mean()),
+                                            size=float((exact[kind]**2).mean())))
     out = []
     for kind in ("token", "pair"):
-        mean = lambda name, rows: (lambda r: float(100*np.sqrt(np.mean([x["mse"]/x["size"] for x in r]))) if r else None)([x for x in rows_of if x["kind"] == kind and x["method"] == name and x["rows"] == rows and x["mse"] is not None])
-        names = list(dict.fromkeys(x["method"] for x in rows_of if x["kind"] == kind)); curve = {m: [mean(m, b) for b in budgets] for m in names}
+        mean = lambda name, rows: (lambda r: float(100*np.sqrt(np.mean([x["mse"]/x["size"] for x in r]))) if r
+                                   else None)([x for x in rows_of if x["kind"] == kind and x["method"] == name
+                                               and x["rows"] == rows and x["mse"] is not None])
+        names = list(dict.fromkeys(x["method"] for x in rows_of if x["kind"] == kind))
+        curve = {m: [mean(m, b) for b in budgets] for m in names}
         for i, b in enumerate(budgets):
-            peers = {m: c[i] for m, c in curve.items() if not m.startswith("xfeval") and c[i] is not None}; best = min(peers, key=peers.get); mine = curve["xfeval kriging"][i]
+            peers = {m: c[i] for m, c in curve.items() if not m.startswith("xfeval") and c[i] is not None}
+            best = min(peers, key=peers.get)
+            mine = curve["xfeval kriging"][i]
             out.append(dict(item=6, what=f"{'Shapley values' if kind == 'token' else 'interaction indices'} from {b} rows, {len(tables)} texts of {sizes[0]} to {sizes[-1]} words (error in percent)", peer=best, error=dict(xfeval=mine, peer=peers[best]), ratio=peers[best]/max(mine, 1e-9), goal=1., met=mine <= peers[best]*(1+1e-6) + 1e-6))
         out[-1]["curve"] = dict(kind=kind, rows=list(budgets), error=curve)
     return out
@@ -382,33 +531,52 @@ def interpreto(race, o):
     "interpreto: attributions of words, insertion and deletion"
     clf, r = race.clf, race.rival("interpreto")
     if r is None: return [dict(item=7, what="interpreto is not installed: --setup-peers", met=None)]
-    m = 2 if o.quick else 32; xs = corpus(clf, 25, m, 1, whole=True, spread=6); part = xs if o.quick else xs[:8]; k = 20 if o.quick else 100
+    m = 2 if o.quick else 32
+    xs = corpus(clf, 25, m, 1, whole=True, spread=6)
+    part = xs if o.quick else xs[:8]
+    k = 20 if o.quick else 100
     kw = lambda some: dict(texts=[x.texts[0] for x in some], targets=tops(clf, some).tolist())
-    methods = dict(Occlusion={}, Lime=dict(n_perturbations=k), KernelShap=dict(n_perturbations=k), Saliency={}, IntegratedGradients=dict(n_perturbations=20), SmoothGrad=dict(n_perturbations=20))
+    methods = dict(Occlusion={}, Lime=dict(n_perturbations=k), KernelShap=dict(n_perturbations=k), Saliency={},
+                   IntegratedGradients=dict(n_perturbations=20), SmoothGrad=dict(n_perturbations=20))
     def ours():
-        e, names = Engine(clf), [clf.labels[t] for t in tops(clf, xs)]; say = dict(target=names, output="prob_top", engine=e)
-        ex = explain(clf, xs, ["occlusion", "lime", "shapley"], absent="mask", samples=k, budget=k-2, **say) + explain(clf, xs, ["saliency", "integrated_gradients"], steps=20, **say) + explain(clf, xs, "smooth_grad", samples=20, **say)
+        e, names = Engine(clf), [clf.labels[t] for t in tops(clf, xs)]
+        say = dict(target=names, output="prob_top", engine=e)
+        ex = explain(clf, xs, ["occlusion", "lime", "shapley"], absent="mask", samples=k, budget=k-2,
+                     **say) + explain(clf, xs, ["saliency", "integrated_gradients"], steps=20,
+                                      **say) + explain(clf, xs, "smooth_grad", samples=20, **say)
         return ex, evaluate(clf, ex, ["insertion", "deletion"], engine=e)
     def rival(batch):
-        a, b = r.ask(do="explain", methods=methods, batch=batch, **kw(part)), r.ask(do="evaluate", batch=batch, **kw(part))
-        return dict(result=a["result"], **{q: a[q]+b[q] for q in ("seconds", "rows")}, megabytes=max(a["megabytes"], b["megabytes"]))
-    got = race(xfeval=ours, interpreto=Side(lambda: rival(4), lambda: None, len(part)/m), interpreto_best=Side(lambda: rival(32), lambda: None, len(part)/m))
+        a, b = r.ask(do="explain", methods=methods, batch=batch, **kw(part)), r.ask(do="evaluate", batch=batch,
+                                                                                    **kw(part))
+        return dict(result=a["result"], **{q: a[q]+b[q] for q in ("seconds", "rows")},
+                    megabytes=max(a["megabytes"], b["megabytes"]))
+    got = race(xfeval=ours, interpreto=Side(lambda: rival(4), lambda: None, len(part)/m),
+               interpreto_best=Side(lambda: rival(32), lambda: None, len(part)/m))
     note = f"interpreto ran {len(part)} of the texts, scaled; its default batch is 4"
-    return [record(7, f"six attribution methods, insertion and deletion, {m} texts of 25 tokens, batch {b}", got, p, 1.5, note=note) for p, b in (("interpreto", 4), ("interpreto_best", 32))]
+    return [record(7, f"six attribution methods, insertion and deletion, {m} texts of 25 tokens, batch {b}", got, p,
+                   1.5, note=note) for p, b in (("interpreto", 4), ("interpreto_best", 32))]
 
 
 # ---- 8, 9 our own loops and limits -------------------------------------------------------------------------------------
-def nine(clf, xs, engine, budget): return explain(clf, xs, ["shapley", "attention", "integrated_gradients"], ["token", "pair", "span"], engine=engine, **({"budget": budget} if budget else {}))
+def nine(clf, xs, engine, budget):
+    return explain(clf, xs, ["shapley", "attention", "integrated_gradients"], ["token", "pair", "span"],
+                   engine=engine, **({"budget": budget} if budget else {}))
 
 def loop(clf, ex, names, batched):
     "The obvious loop: every metric asks for its own rows, one at a time or one question at a time"
     out = []
     for c in contexts(clf, ex):
-        enc = clf.encode(c.ex.instance); t = clf.index(c.ex.target)
+        enc = clf.encode(c.ex.instance)
+        t = clf.index(c.ex.target)
         def answer(a):
-            a = a if isinstance(a, Ask) else Ask(a); parts = [a.rows] if batched else [a.rows[i:i+1] for i in range(len(a.rows))]; z, s = [], 0
+            a = a if isinstance(a, Ask) else Ask(a)
+            parts = [a.rows] if batched else [a.rows[i:i+1] for i in range(len(a.rows))]
+            z, s = [], 0
             for p in parts:
-                z.append(clf.soft_logits([enc]*len(p), p, a.absent, seeds=[a.seed+s+i for i in range(len(p))], where=a.where, scale=a.scale) if a.soft else clf.logits([enc]*len(p), p, a.absent or "mask")); s += len(p)
+                z.append(clf.soft_logits([enc]*len(p), p, a.absent, seeds=[a.seed+s+i for i in range(len(p))],
+                                         where=a.where, scale=a.scale) if a.soft
+                         else clf.logits([enc]*len(p), p, a.absent or "mask"))
+                s += len(p)
             return value_of(np.concatenate(z), a.output or "prob_top", t)
         for name in names:
             g = registry[name](c)
@@ -423,34 +591,58 @@ def loop(clf, ex, names, batched):
 @item(8)
 def whole(race, o):
     "The whole unified evaluation against loops"
-    clf = race.clf; m = 2 if o.quick else 16; xs = load_data("demo-nli", n=m); few = 1 if o.quick else 2; names = [n for n in registry if n != "sensitivity"]
-    ex = nine(clf, xs, Engine(clf), 30 if o.quick else 126); per = len(ex)//len(xs); some = ex[:few*per]
-    got = race(xfeval=lambda: evaluate(clf, ex, names, engine=Engine(clf)), loop=Side(lambda: loop(clf, some, names, False), lambda: None, few/m), loop_batched=Side(lambda: loop(clf, some, names, True), lambda: None, few/m))
-    mine, theirs = got["xfeval"]["result"], loop(clf, some, names, True); flat = [float(v) for r in theirs for v in (r.values() if isinstance(r, dict) else [r])]
-    first = evaluate(clf, some, names, engine=Engine(clf)).value.tolist(); d = [abs(a-b) for a, b in zip(first, flat)] if len(first) == len(flat) else [np.nan]
+    clf = race.clf
+    m = 2 if o.quick else 16
+    xs = load_data("demo-nli", n=m)
+    few = 1 if o.quick else 2
+    names = [n for n in registry if n != "sensitivity"]
+    ex = nine(clf, xs, Engine(clf), 30 if o.quick else 126)
+    per = len(ex)//len(xs)
+    some = ex[:few*per]
+    got = race(xfeval=lambda: evaluate(clf, ex, names, engine=Engine(clf)),
+               loop=Side(lambda: loop(clf, some, names, False), lambda: None, few/m),
+               loop_batched=Side(lambda: loop(clf, some, names, True), lambda: None, few/m))
+    mine, theirs = got["xfeval"]["result"], loop(clf, some, names, True)
+    flat = [float(v) for r in theirs for v in (r.values() if isinstance(r, dict) else [r])]
+    first = evaluate(clf, some, names, engine=Engine(clf)).value.tolist()
+    d = [abs(a-b) for a, b in zip(first, flat)] if len(first) == len(flat) else [np.nan]
     note = f"{len(mine)} scores; the loops ran {few} of the instances, scaled; distance: largest difference of a score"
-    return [record(8, f"{len(names)} metrics of nine explanations, {m} instances, {w}", got, p, g, distance=float(np.nanmax(d)), note=note) for p, g, w in (("loop", 8, "one row at a time"), ("loop_batched", 2, "a batch per question"))]
+    return [record(8, f"{len(names)} metrics of nine explanations, {m} instances, {w}", got, p, g,
+                   distance=float(np.nanmax(d)), note=note)
+            for p, g, w in (("loop", 8, "one row at a time"), ("loop_batched", 2, "a batch per question"))]
 
 @item(9)
 def limit(race, o):
     "Time of a job over the time of its rows, ready in ideal batches"
-    clf, out = race.clf, []; m = 4 if o.quick else 16; xs = corpus(clf, 25, m, spread=8); budget = 30 if o.quick else 126
+    clf, out = race.clf, []
+    m = 4 if o.quick else 16
+    xs = corpus(clf, 25, m, spread=8)
+    budget = 30 if o.quick else 126
     class Spy(Engine):
-        def _forward(self, batch, kind): self.__dict__.setdefault("log", []).append((batch, kind)); return super()._forward(batch, kind)
-    ex = nine(clf, xs, Engine(clf), budget); hard = [n for n in registry if n != "sensitivity" and not n.startswith(("soft", "normalised"))]
+        def _forward(self, batch, kind):
+            self.__dict__.setdefault("log", []).append((batch, kind))
+            return super()._forward(batch, kind)
+    ex = nine(clf, xs, Engine(clf), budget)
+    hard = [n for n in registry if n != "sensitivity" and not n.startswith(("soft", "normalised"))]
     jobs = {"Shapley values": lambda e: explain(clf, xs, "shapley", engine=e, budget=budget), "Shapley values by kriging": lambda e: explain(clf, xs, "shapley", engine=e, budget=budget, estimator="kriging"),
             "Shapley sampling": lambda e: explain(clf, xs, "shapley_sampling", engine=e, samples=2 if o.quick else 6), "LIME": lambda e: explain(clf, xs, "lime", engine=e, samples=budget), "metrics of nine explanations": lambda e: evaluate(clf, ex, hard, engine=e)}
     for name, job in jobs.items():
-        spy = Spy(clf); job(spy); rows = [(e, a.rows[r], kind[0]) for batch, kind in spy.log for e, a, _, r, _ in batch if len(kind) == 1]
+        spy = Spy(clf)
+        job(spy)
+        rows = [(e, a.rows[r], kind[0]) for batch, kind in spy.log for e, a, _, r, _ in batch if len(kind) == 1]
         ready = []
         for absent in dict.fromkeys(k for *_, k in rows):
-            some = [(e, r) for e, r, k in rows if k == absent]; n = [len(clf.batch([e], [r], absent).ids[0]) if absent == "delete" else len(e.ids) for e, r in some]
-            ready += [clf.batch([some[i][0] for i in b], [some[i][1] for i in b], absent) for b in token_batches(n, spy.token_budget)]
+            some = [(e, r) for e, r, k in rows if k == absent]
+            n = [len(clf.batch([e], [r], absent).ids[0]) if absent == "delete" else len(e.ids) for e, r in some]
+            ready += [clf.batch([some[i][0] for i in b], [some[i][1] for i in b], absent)
+                      for b in token_batches(n, spy.token_budget)]
         def bare():
             with torch.inference_mode():
                 for b in ready: clf.forward(b)
         got = race(cap=o.cap/2, xfeval=lambda: job(Engine(clf)), limit=bare)
-        out.append(record(9, f"{name}, {m} texts", got, "limit", 1.2, ratio=got["xfeval"]["seconds"]/got["limit"]["seconds"], less=True, note="ratio: time of the job over time of its rows alone"))
+        out.append(record(9, f"{name}, {m} texts", got, "limit", 1.2,
+                          ratio=got["xfeval"]["seconds"]/got["limit"]["seconds"], less=True,
+                          note="ratio: time of the job over time of its rows alone"))
     return out
 
 
@@ -458,69 +650,125 @@ def limit(race, o):
 @item(10)
 def growth(race, o):
     "Time and memory as instances and words grow"
-    clf, out = load_model("tiny-bert-nli", device=o.device), []; data = load_data("controlled-nli", split="test", n=20 if o.quick else 1000)
+    clf, out = load_model("tiny-bert-nli", device=o.device), []
+    data = load_data("controlled-nli", split="test", n=20 if o.quick else 1000)
     def once(f):
-        gc.collect(); before = peak_mb(True); t = race.clock(); rows = f()
+        gc.collect()
+        before = peak_mb(True)
+        t = race.clock()
+        rows = f()
         return dict(seconds=race.clock()-t, megabytes=max(0., peak_mb()-before), rows=rows)
     def run(c, xs, **kw):
-        e = Engine(c); explain(c, xs, "shapley", engine=e, **kw)
+        e = Engine(c)
+        explain(c, xs, "shapley", engine=e, **kw)
         return e.stats["run"]
-    run(clf, data[:8], budget=62); points = []
-    for n in (5, 20) if o.quick else (10, 30, 100, 300, 1000): points.append(dict(n=n, **once(lambda: run(clf, data[:n], budget=62))))
-    a, b = points[0], points[-1]; per = (b["seconds"]/b["rows"])/(a["seconds"]/a["rows"])
+    run(clf, data[:8], budget=62)
+    points = []
+    for n in (5, 20) if o.quick else (10, 30, 100, 300, 1000):
+        points.append(dict(n=n, **once(lambda: run(clf, data[:n], budget=62))))
+    a, b = points[0], points[-1]
+    per = (b["seconds"]/b["rows"])/(a["seconds"]/a["rows"])
     out.append(dict(item=10, what=f"instances {a['n']} to {b['n']}: time per row, last over first (tiny-bert-nli, Shapley values from 64 rows)", ratio=per, goal=1.2, at_most=True, met=per <= 1.2, growth=dict(of="instances", points=points), note=f"megabytes above the start: {', '.join(str(round(p['megabytes'])) for p in points)}"))
-    big, points = race.clf, []; words = [w for x in load_data("demo-nli", n=None) for w in x.words]
+    big, points = race.clf, []
+    words = [w for x in load_data("demo-nli", n=None) for w in x.words]
     def occlude(xs):
-        e = Engine(big); explain(big, xs, "occlusion", absent="mask", engine=e)
+        e = Engine(big)
+        explain(big, xs, "occlusion", absent="mask", engine=e)
         return e.stats["run"]
     occlude([Instance.from_words(words[:10], id="warm")])
-    for n in (10, 20) if o.quick else (10, 25, 50, 100, 200): points.append(dict(n=n, **once(lambda: occlude([Instance.from_words(words[i*n:(i+1)*n], id=f"w{n}-{i}") for i in range(4)]))))
+    for n in (10, 20) if o.quick else (10, 25, 50, 100, 200):
+        points.append(dict(n=n, **once(lambda: occlude([Instance.from_words(words[i*n:(i+1)*n], id=f"w{n}-{i}")
+                                                        for i in range(4)]))))
     biggest = max(p["megabytes"] for p in points)
     out.append(dict(item=10, what=f"words {points[0]['n']} to {points[-1]['n']}: megabytes of the largest text over those of the token budget's batch", ratio=biggest/max(batch_mb(big, o), 1e-9), goal=1.5, at_most=True, met=biggest <= 1.5*max(batch_mb(big, o), 1e-9), growth=dict(of="words", points=points), note="occlusion of four texts; a batch holds at most 2048 tokens on a CPU"))
     return out
 
 def batch_mb(clf, o):
     "What one full batch of long rows needs"
-    x = Instance.from_words(["word"]*200, id="full"); e = clf.encode(x); n = max(1, Engine(clf).token_budget//len(e.ids)); gc.collect(); before = peak_mb(True)
+    x = Instance.from_words(["word"]*200, id="full")
+    e = clf.encode(x)
+    n = max(1, Engine(clf).token_budget//len(e.ids))
+    gc.collect()
+    before = peak_mb(True)
     clf.logits([e]*n, [np.ones(len(e.players), bool)]*n, "mask")
     return peak_mb()-before
 
 
 # ---- all -------------------------------------------------------------------------------------------------------------
+def processor():
+    "The name of the processor"
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    return next((l.split(":")[1].strip() for l in lines if l.startswith("model name")), platform.processor())
+
 def machine(o):
     "What kind of machine this is"
-    name = next((l.split(":")[1].strip() for l in Path("/proc/cpuinfo").read_text().splitlines() if l.startswith("model name")), platform.processor()) if Path("/proc/cpuinfo").exists() else platform.processor()
-    version = lambda p: (lambda f: f.__version__ if hasattr(f, "__version__") else f)(metadata.version(p))
-    return dict(device=o.device if o.device == "cpu" or not torch.cuda.is_available() else torch.cuda.get_device_name(0), processor=name, cores=os.cpu_count(), threads=o.threads, clock=o.clock, model=o.model, versions={p: version(p) for p in ("torch", "transformers", "captum", "shap", "shapiq", "numpy")}, peers={k: v[0] for k, v in needs.items()})
+    device = torch.cuda.get_device_name(0) if o.device != "cpu" and torch.cuda.is_available() else o.device
+    versions = {p: metadata.version(p) for p in ("torch", "transformers", "captum", "shap", "shapiq", "numpy")}
+    return dict(device=device, processor=processor(), cores=os.cpu_count(), threads=o.threads, clock=o.clock,
+                model=o.model, versions=versions, peers={k: v[0] for k, v in needs.items()})
+
+def short(v): return "" if v is None else f"{v:.3g}"
+
+def values_of(r):
+    "The measured numbers of a record"
+    if r.get("seconds"):
+        return "  ".join(f"{k} {v:.2f} s / {r['rows'][k]} rows / {r['megabytes'][k]:.0f} MB"
+                         for k, v in r["seconds"].items())
+    if r.get("error"): return "  ".join(f"{k} {short(v)} %" for k, v in r["error"].items())
+    return r.get("note", "")
 
 def line(r):
     "A record as one line of the table"
-    num = lambda v: "" if v is None else f"{v:.3g}"; s, e = r.get("seconds"), r.get("error")
-    values = "  ".join(f"{k} {v:.2f} s / {r['rows'][k]} rows / {r['megabytes'][k]:.0f} MB" for k, v in s.items()) if s else "  ".join(f"{k} {num(v)} %" for k, v in e.items()) if e else r.get("note", "")
     met = {True: "met", False: "NOT MET", None: ""}[r.get("met")]
-    return f"{r['item']:>2}  {r['what']:<96} {r.get('peer') or '':<28} ratio {num(r.get('ratio')):>6} (goal {'<=' if r.get('at_most') else '>='} {num(r.get('goal')) or '-'}) {met:<8} {values}" + (f"  distance {num(r['distance'])}" if r.get("distance") is not None else "")
+    goal = f"(goal {'<=' if r.get('at_most') else '>='} {short(r.get('goal')) or '-'})"
+    start = f"{r['item']:>2}  {r['what']:<96} {r.get('peer') or '':<28} ratio {short(r.get('ratio')):>6} {goal}"
+    distance = f"  distance {short(r['distance'])}" if r.get("distance") is not None else ""
+    return f"{start} {met:<8} {values_of(r)}{distance}"
+
+def options():
+    "The command line"
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--model", default="minilm-nli")
+    p.add_argument("--device", default="cpu")
+    p.add_argument("--repeats", type=int, default=5)
+    p.add_argument("--threads", type=int, default=os.cpu_count())
+    p.add_argument("--only", default="", help="numbers of items, e.g. 1,2,8")
+    p.add_argument("--quick", action="store_true", help="tiny sizes, to see that everything runs")
+    p.add_argument("--cap", type=float, default=25., help="no further repeat of a comparison after so many seconds")
+    p.add_argument("--clock", choices=("wall", "cpu"), default="wall",
+                   help="cpu: processor seconds, for a busy machine")
+    p.add_argument("--out", type=Path, default=HERE/"results.json")
+    p.add_argument("--setup-peers", action="store_true")
+    return p.parse_args()
+
+def attempt(number, race, o):
+    "The records of one item; a failure is a record, too"
+    try: return items[number](race, o)
+    except Exception as e:
+        if o.quick: raise
+        return [dict(item=number, what=f"{items[number].__doc__}: failed", met=False,
+                     note=f"{type(e).__name__}: {e}")]
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--model", default="minilm-nli"); p.add_argument("--device", default="cpu"); p.add_argument("--repeats", type=int, default=5); p.add_argument("--threads", type=int, default=os.cpu_count())
-    p.add_argument("--only", default="", help="numbers of items, e.g. 1,2,8"); p.add_argument("--quick", action="store_true", help="tiny sizes, to see that everything runs"); p.add_argument("--cap", type=float, default=25., help="no further repeat of a comparison after so many seconds")
-    p.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: processor seconds, for a busy machine"); p.add_argument("--out", type=Path, default=HERE/"results.json"); p.add_argument("--setup-peers", action="store_true")
-    o = p.parse_args()
+    o = options()
     if o.setup_peers: setup_peers()
     if o.quick: o.repeats = min(o.repeats, 2)
-    torch.set_num_threads(o.threads); race = Race(o, load_model(o.model, device=o.device)); chosen = [int(i) for i in o.only.split(",") if i] or list(items)
-    old = json.loads(o.out.read_text())["records"] if o.only and o.out.exists() else []; done = []; start = time.perf_counter()
+    torch.set_num_threads(o.threads)
+    race, start, done = Race(o, load_model(o.model, device=o.device)), time.perf_counter(), []
+    chosen = [int(i) for i in o.only.split(",") if i] or list(items)
+    old = json.loads(o.out.read_text())["records"] if o.only and o.out.exists() else []
+    kept = [r for r in old if r["item"] not in chosen]
     print(json.dumps(machine(o)))
     for i in chosen:
-        try: rs = items[i](race, o)
-        except Exception as e:
-            if o.quick: raise
-            rs = [dict(item=i, what=f"{items[i].__doc__}: failed", met=False, note=f"{type(e).__name__}: {e}")]
-        done += rs
-        for r in rs: print(line(r), flush=True)
-        if not o.quick: write_whole(o.out, json.dumps(dict(machine=machine(o), seconds=round(time.perf_counter()-start), records=sorted([r for r in old if r["item"] not in chosen] + done, key=lambda r: r["item"])), indent=1, default=float) + "\n")
-    for r in race.rivals.values():
-        if r: r.close()
+        found = attempt(i, race, o)
+        done += found
+        for r in found: print(line(r), flush=True)
+        if o.quick: continue
+        records = sorted(kept + done, key=lambda r: r["item"])
+        report = dict(machine=machine(o), seconds=round(time.perf_counter()-start), records=records)
+        write_whole(o.out, json.dumps(report, indent=1, default=float) + "\n")
+    for r in filter(None, race.rivals.values()): r.close()
     judged = [r for r in done if r.get("met") is not None]
     print(f"{sum(r['met'] for r in judged)} of {len(judged)} goals met in {time.perf_counter()-start:.0f} s")
 

@@ -1,9 +1,12 @@
 """A peer library that lives in its own environment: reads one JSON command per line, answers with one JSON line.
 
-`peers.py` starts it with the peer's Python, so that both sides of a comparison run interleaved although their packages exclude each other."""
+`peers.py` starts it with the peer's Python, so that both sides of a comparison run interleaved
+although their packages exclude each other."""
 import gc, json, os, sys, time, warnings
 
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false"); os.environ.setdefault("HF_HUB_OFFLINE", "1"); os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error"); os.environ["TQDM_DISABLE"] = "1"
+for name, value in dict(TOKENIZERS_PARALLELISM="false", HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error").items():
+    os.environ.setdefault(name, value)
+os.environ["TQDM_DISABLE"] = "1"
 warnings.filterwarnings("ignore")
 answers, sys.stdout = sys.stdout, sys.stderr
 
@@ -22,62 +25,95 @@ def peak_mb(reset=False):
 
 class Rows:
     "Counts the rows and calls of a model"
-    def __init__(self, model): self.rows = self.calls = 0; model.register_forward_pre_hook(self.see, with_kwargs=True)
+    def __init__(self, model):
+        self.rows = self.calls = 0
+        model.register_forward_pre_hook(self.see, with_kwargs=True)
+
     def see(self, module, args, kw):
         x = next((kw[k] for k in ("input_ids", "inputs_embeds") if kw.get(k) is not None), args[0] if args else None)
-        if x is not None: self.rows += len(x); self.calls += 1
+        if x is None: return
+        self.rows += len(x)
+        self.calls += 1
+
+
+def from_folder(folder, device):
+    "Tokenizer and model of a plain folder"
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval().to(device)
+    return AutoTokenizer.from_pretrained(folder), model
 
 
 class Ferret:
     "ferret-xai: a `Benchmark` with its six explainers and its evaluators"
     def __init__(self, folder, device):
         from ferret import Benchmark
-        from transformers import AutoModelForSequenceClassification, AutoTokenizer
-        tok = AutoTokenizer.from_pretrained(folder); self.model = AutoModelForSequenceClassification.from_pretrained(folder).eval().to(device)
-        self.bench = Benchmark(self.model, tok); self.found = {}
+        tok, self.model = from_folder(folder, device)
+        self.bench, self.found = Benchmark(self.model, tok), {}
+
     def explain(self, texts, targets):
-        for t, c in zip(texts, targets): self.found[t] = self.bench.explain(t, target=c, show_progress=False, normalize_scores=False)
-        return [[dict(explainer=e.explainer, tokens=list(e.tokens), scores=np.asarray(e.scores, float).tolist()) for e in self.found[t]] for t in texts]
+        for t, c in zip(texts, targets):
+            self.found[t] = self.bench.explain(t, target=c, show_progress=False, normalize_scores=False)
+        return [[self.plain(e) for e in self.found[t]] for t in texts]
+
+    def plain(self, e):
+        return dict(explainer=e.explainer, tokens=list(e.tokens), scores=np.asarray(e.scores, float).tolist())
+
     def evaluate(self, texts, targets):
         out = []
         for t, c in zip(texts, targets):
-            evs = self.bench.evaluate_explanations(self.found[t], target=c, show_progress=False)
-            out.append([{s.name: float(s.score) for s in e.evaluation_scores} for e in evs])
+            found = self.bench.evaluate_explanations(self.found[t], target=c, show_progress=False)
+            out.append([{s.name: float(s.score) for s in e.evaluation_scores} for e in found])
         return out
 
 
 class Interpreto:
     "interpreto: perturbation and gradient attributions of words, insertion and deletion"
     def __init__(self, folder, device):
-        import interpreto as I
-        from transformers import AutoModelForSequenceClassification, AutoTokenizer
-        self.I, self.tok = I, AutoTokenizer.from_pretrained(folder); self.model = AutoModelForSequenceClassification.from_pretrained(folder).eval().to(device)
-        self.device, self.found = torch.device(device), []
+        self.tok, self.model = from_folder(folder, device)
+        self.device, self.found = torch.device(device), {}
+
     def explain(self, texts, targets, methods, batch):
+        import interpreto
         from interpreto.attributions import InferenceModes
         self.found, out = {}, {}
-        for name, kw in methods.items():
-            m = getattr(self.I, name)(self.model, self.tok, batch_size=batch, inference_mode=InferenceModes.SOFTMAX, granularity=self.I.Granularity.WORD, device=self.device, **kw)
-            self.found[name] = m(list(texts), torch.tensor(targets)[:, None])
-            out[name] = [np.asarray(torch.as_tensor(a.attributions).detach().cpu()).ravel().tolist() for a in self.found[name]]
+        for name, options in methods.items():
+            method = getattr(interpreto, name)(self.model, self.tok, batch_size=batch, device=self.device,
+                                               inference_mode=InferenceModes.SOFTMAX,
+                                               granularity=interpreto.Granularity.WORD, **options)
+            found = self.found[name] = method(list(texts), torch.tensor(targets)[:, None])
+            out[name] = [np.asarray(torch.as_tensor(a.attributions).detach().cpu()).ravel().tolist() for a in found]
         return out
+
     def evaluate(self, texts, targets, batch):
         from interpreto.attributions.metrics import Deletion, Insertion
-        return {name: {k.__name__: float(k(self.model, self.tok, batch_size=batch).evaluate(found)[0]) for k in (Insertion, Deletion)} for name, found in self.found.items()}
+        metrics = [m(self.model, self.tok, batch_size=batch) for m in (Insertion, Deletion)]
+        return {name: {type(m).__name__: float(m.evaluate(found)[0]) for m in metrics}
+                for name, found in self.found.items()}
+
+
+class Server:
+    "Runs the commands of `peers.py`, with the time, rows and memory of each"
+    def start(self, peer, folder, device, threads, clock):
+        torch.set_num_threads(threads)
+        self.clock = time.process_time if clock == "cpu" else time.perf_counter
+        self.peer = dict(ferret=Ferret, interpreto=Interpreto)[peer](folder, device)
+        self.seen = Rows(self.peer.model)
+        return {}
+
+    def run(self, name, **ask):
+        gc.collect()
+        before, rows, calls, start = peak_mb(True), self.seen.rows, self.seen.calls, self.clock()
+        result = getattr(self.peer, name)(**ask)
+        return dict(result=result, seconds=self.clock()-start, rows=self.seen.rows-rows,
+                    calls=self.seen.calls-calls, megabytes=max(0., peak_mb()-before))
 
 
 def main():
-    peer, clock = None, time.perf_counter
+    server = Server()
     for line in sys.stdin:
-        ask = json.loads(line); name = ask.pop("do")
-        try:
-            if name == "start":
-                torch.set_num_threads(ask["threads"]); clock = time.process_time if ask["clock"] == "cpu" else time.perf_counter
-                peer = dict(ferret=Ferret, interpreto=Interpreto)[ask["peer"]](ask["folder"], ask["device"]); seen = Rows(peer.model); answer = {}
-            else:
-                gc.collect(); before, rows, calls = peak_mb(True), seen.rows, seen.calls
-                start = clock(); result = getattr(peer, name)(**ask); seconds = clock() - start
-                answer = dict(result=result, seconds=seconds, rows=seen.rows-rows, calls=seen.calls-calls, megabytes=max(0., peak_mb()-before))
+        ask = json.loads(line)
+        name = ask.pop("do")
+        try: answer = server.start(**ask) if name == "start" else server.run(name, **ask)
         except Exception as e: answer = dict(error=f"{type(e).__name__}: {e}")
         print(json.dumps(answer), file=answers, flush=True)
 
