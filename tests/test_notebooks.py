@@ -23,5 +23,6 @@ def test_tutorials_are_complete_and_keep_their_pictures():
     assert [p.name[0] for p in TUTORIALS] == list("12345678")
     for p in TUTORIALS:
         outputs = [o for c in nbformat.read(p, 4).cells for o in c.get("outputs", [])]
-        pictures = [o for o in outputs if "image/png" in o.get("data", {}) or 'class="xf"' in str(o.get("data", {}).get("text/html", ""))]
+        pictures = [o for o in outputs if "image/png" in o.get("data", {})
+                    or 'class="xf"' in str(o.get("data", {}).get("text/html", ""))]
         assert pictures or p.name.startswith("8"), f"{p.name} has no picture"
