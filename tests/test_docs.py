@@ -113,3 +113,9 @@ def test_readme_map_names_every_result_notebook():
     mend = "execute nbs/index.ipynb and `python -m xfeval.docs --readme`"
     for r in docs.result_map(): assert f"nbs/results/{r['notebook']}" in text, f"{r['notebook']} is missing: {mend}"
     for name in re.findall(r"\]\(((?:nbs|figures)/[^)]+)\)", text): assert (ROOT/name).is_file(), name
+
+
+def test_map_reads_calls_over_several_lines(tmp_path):
+    code = 'res.table(df.merge(published("sun2025_table01")),\n          "sun2025_table09")\nother("sun2025_table77")'
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)]), tmp_path/"sun2025_x.ipynb")
+    assert docs.result_map(tmp_path)[0]["outputs"] == ["sun2025_table09"]

@@ -211,15 +211,33 @@ def notebook_html(path) -> str: # an HTML fragment
     return re.sub(r'(href="(?!https?:)[^"]+)\.ipynb', r"\1.html", "\n".join(out))
 
 # %% ../nbs/44_docs.ipynb #673daf51
+def _texts_in(node):
+    "The whole strings under a node; a published table is read, not written, so it does not count"
+    if isinstance(node, ast.JoinedStr): return
+    if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == "published": return
+    if isinstance(node, ast.Constant) and isinstance(node.value, str): yield node.value
+    for child in ast.iter_child_nodes(node): yield from _texts_in(child)
+
+def _is_store_call(node):
+    return isinstance(node, ast.Call) and getattr(getattr(node.func, "value", None), "id", "") == "res"
+
+def _store_calls(node):
+    "The calls `res.something(...)` under a node, in the order of the text"
+    if _is_store_call(node): yield node
+    for child in ast.iter_child_nodes(node): yield from _store_calls(child)
+
+def _made():
+    "Names of the tables and figures that earlier runs left"
+    return {p.stem for p in (root/"figures").glob("*/*/*") if p.suffix in (".csv", ".png")}
+
 def _written_by(path):
-    "Names of the tables and figures that a result notebook hands to its store `res`"
-    paper, names = path.stem.split("_")[0], []
+    "Names of tables and figures in a result notebook: handed to its store `res`, or named elsewhere and made before"
+    paper, names, made = path.stem.split("_")[0], [], _made()
     for c in nbformat.read(path, 4).cells:
         if c.cell_type != "code": continue
-        for l in c.source.splitlines():
-            if not re.search(r"\bres\.\w+\(", l): continue
-            ours = re.sub(r'published\("[^"]*"\)', "", l) # a published table is read, not written
-            names += re.findall(rf'"({paper}_\w+)"', ours)
+        tree = ast.parse(c.source)
+        stored = {t for call in _store_calls(tree) for t in _texts_in(call)}
+        names += [t for t in _texts_in(tree) if re.fullmatch(rf"{paper}_\w+", t) and (t in stored or t in made)]
     return list(dict.fromkeys(names))
 
 def result_map(folder=None) -> list: # dictionaries with notebook, title, outputs
