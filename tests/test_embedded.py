@@ -11,7 +11,7 @@ from xfeval.embedded import only_gold, recipes, stage_data, train_embedded, trut
 from xfeval.models import load_model
 from xfeval.training import fit
 
-BEHIND = {"tiny-bart-nli": .85, "tiny-bert-fever": .85, "tiny-bart-fever": .8} # trained too briefly so far: what they reach instead of their goal
+BEHIND = {"tiny-gpt-nli": .8, "tiny-bert-fever": .88, "tiny-bart-fever": .88} # trained too briefly so far: what they reach instead of their goal
 SHIPPED = [m for m in recipes if bundled("models", m, "config.json").exists()]
 
 @pytest.fixture(scope="module")

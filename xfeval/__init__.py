@@ -2,8 +2,16 @@
 
 __version__ = "0.1.0"
 
-_places = dict(Instance="core", Explanation="core", Gold="core", load_data="data", load_table="data", list_datasets="data", Classifier="models", load_model="models", list_models="models",
-               Engine="engine", explain="explainers.explain", list_methods="explainers.explain", evaluate="metrics.evaluate", list_metrics="metrics.evaluate", summarise="metrics.stats")
+_names = { # module: its public names
+    "core": ("Instance", "Explanation", "Gold"),
+    "data": ("load_data", "load_table", "list_datasets"),
+    "models": ("Classifier", "load_model", "list_models"),
+    "engine": ("Engine",),
+    "explainers.explain": ("explain", "list_methods"),
+    "metrics.evaluate": ("evaluate", "list_metrics"),
+    "metrics.stats": ("summarise",),
+}
+_places = {name: module for module, names in _names.items() for name in names}
 __all__ = ["__version__", *_places]
 
 
@@ -11,7 +19,8 @@ def __getattr__(name):
     "Import a public name when it is first used, so that `import xfeval` costs nothing"
     if name not in _places: raise AttributeError(f"module 'xfeval' has no attribute {name!r}")
     from importlib import import_module
-    if name in ("Explanation", "Instance", "explain", "load_data"): import_module("xfeval.pictures") # gives explanations their `show`
+    if name in ("Explanation", "Instance", "explain", "load_data"):
+        import_module("xfeval.pictures") # gives explanations their `show`
     value = getattr(import_module(f"xfeval.{_places[name]}"), name)
     globals()[name] = value
     return value

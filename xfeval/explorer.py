@@ -378,7 +378,8 @@ def answer_json(a:Answer) -> dict:
 _look = "<style>" + """
 .xf-app{max-width:1400px;margin:0 auto;font-family:"Noto Sans","Segoe UI",system-ui,sans-serif;
   --paper:var(--jp-layout-color1,#fff);--panel:var(--jp-layout-color2,#f3f4f6);
-  --rim:var(--jp-border-color2,#dcdfe4);--ink:var(--jp-ui-font-color1,#1b1b1b);--quiet:#595959;--accent:#0b57a4;color:var(--ink)}
+  --rim:var(--jp-border-color2,#dcdfe4);--ink:var(--jp-ui-font-color1,#1b1b1b);
+  --quiet:#595959;--accent:#0b57a4;color:var(--ink)}
 [data-jp-theme-light="false"] .xf-app{--quiet:#b0b0b0;--accent:#2f6fb5}
 .xf-app,.xf-app .jupyter-widgets{overflow:visible}
 .xf-bar{position:sticky;top:0;z-index:3;background:var(--paper);border-bottom:1px solid var(--rim);

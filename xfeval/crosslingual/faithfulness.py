@@ -206,7 +206,8 @@ def rho_table(df:pd.DataFrame,    # what `cross_lingual` made
         if missing == "zero": V = np.nan_to_num(V)
         skipped = ~np.isfinite(g.value)
         rows.append(dict(zip(by, key), **_rho(V, level, n_resamples, seed),
-                         langs=g.lang.nunique(), n=g.instance.nunique(), skipped=int(skipped.sum()), reasons=reasons(g.note[skipped]),
+                         langs=g.lang.nunique(), n=g.instance.nunique(),
+                         skipped=int(skipped.sum()), reasons=reasons(g.note[skipped]),
                          unlinked=float(g.unlinked.sum()/g.words.sum())))
     return pd.DataFrame(rows)
 

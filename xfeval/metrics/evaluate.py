@@ -89,7 +89,7 @@ columns = ["instance", "lang", "method", "kind", "base", "target", "metric", "pa
 
 def evaluate(clf,                     # a `Classifier`
              explanations,            # an `Explanation` or many, of any kinds and methods
-             metrics=("unified_comprehensiveness", "unified_sufficiency", "complexity"), # names, (name, options)s or a dict
+             metrics=("unified_comprehensiveness", "unified_sufficiency", "complexity"), # names, (name, options), dict
              target:str="explained",  # whose probability is watched: of the explained class, or of the predicted one
              seed:int=0,
              engine:Engine|None=None,
