@@ -492,6 +492,7 @@ def _run_all(names, nbs, plan, out, jobs, threads, say): # {name: record}, `jobs
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         while waiting or running:
             ready = [n for n in waiting if all(k in records for k in wait[n])]
+            ready.sort(key=lambda n: -sum(n in wait[k] for k in waiting)) # first those that others wait for
             for n in ready[:jobs-len(running)]:
                 waiting.remove(n)
                 running[pool.submit(run_one, n, nbs[n], plan[n], out, threads)] = n
