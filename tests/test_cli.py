@@ -291,3 +291,8 @@ def test_small_things():
                                                                                                        "x     1.5000",
                                                                                                        "long"]
     assert all(len(l) <= 10 for l in table_text(pd.DataFrame([dict(a="x"*50)]), width=10).splitlines())
+
+def test_ctrl_c_is_one_line(monkeypatch):
+    def interrupted(what): raise KeyboardInterrupt
+    monkeypatch.setattr("xfeval.cli._shelf", interrupted)
+    assert bad("list", "methods", code=130) == "xfeval: stopped"

@@ -38,12 +38,11 @@ class Commands(TyperGroup):
         except BrokenPipeError: # who reads us has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = 0
-        except (KeyboardInterrupt, typer.Abort):
-            _complain("stopped")
-            code = 130
+        except (KeyboardInterrupt, typer.Abort): code = 130
         except Exception as e:
             _explain_mistake(e)
             code = 2
+        if code == 130: _complain("stopped") # Ctrl-C; typer may have turned it into this code already
         if not standalone_mode: return code
         sys.exit(code if isinstance(code, int) else 0)
 
