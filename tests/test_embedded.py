@@ -33,6 +33,13 @@ def test_the_models_that_tables_need_are_shipped():
 def test_accuracy_on_held_out_text(tested, name, lang):
     held_to(tested(name, lang)[2].mean(), .93 if "mbert" in name else .97, BEHIND.get(name))
 
+@pytest.mark.parametrize("folder", sorted(p.name for p in bundled("models").glob("*-seed*")))
+def test_further_seeds_are_whole_trainings(folder):
+    name, seed = folder.rsplit("-seed", 1)
+    clf, data = load_model(folder), generate(recipes[name]["corpus"], 200, seed=7, split="test")
+    assert clf.card["seed"] == int(seed) and len(clf.card["training"]) == len(recipes[name]["stages"])
+    assert (clf.predict(data).argmax(1) == [clf.index(x.label) for x in data]).mean() >= .97
+
 def held_to(reached, goal, so_far):
     "The goal, or for a model that is behind: at least what it reached so far, and off the list once it is there"
     assert reached >= (goal if so_far is None else so_far)
