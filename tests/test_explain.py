@@ -65,12 +65,15 @@ def sentences(count):
 @pytest.mark.parametrize("kind", ["token", "pair"])
 def test_sixty_four_at_once_equal_one_by_one(bert, kind):
     data, sizes = sentences(64), dict(budget=20, samples=4, steps=3)
-    some = range(0, 64, 5)
     for m in names(kind):
         own = quick(m, kind, sizes)
         together = explain(bert, data, m, kind, engine=Engine(bert), **own)
-        alone = [explain(bert, data[i], m, kind, engine=Engine(bert), **own)[0] for i in some]
-        assert max(difference(together[i], a) for i, a in zip(some, alone)) < 1e-5, m
+        alone = [explain(bert, x, m, kind, engine=Engine(bert), **own)[0] for x in data]
+        gaps = [difference(a, b) for a, b in zip(together, alone)]
+        if m == "deeplift": # divides by small differences: 1.2e-5 on one of the 64, still above the goal of 1e-5
+            assert max(gaps) < 1e-4
+            gaps = gaps[::5]
+        assert max(gaps) < 1e-5, m
 
 
 def test_loss_does_not_depend_on_the_batch(bert):
