@@ -6,7 +6,7 @@
 __all__ = ['aggregations', 'quadratures', 'aggregate', 'word_scores', 'frozen', 'shared', 'gradients_at', 'saliency', 'grad_norm',
            'input_x_gradient', 'activation', 'guided', 'guided_backprop', 'quadrature', 'path_gradients',
            'integrated_gradients', 'averaged_gradients', 'smooth_grad', 'square_grad', 'var_grad', 'gradient_shap',
-           'deeplift', 'conductance', 'layer_conductance']
+           'doubled', 'deeplift', 'conductance', 'layer_conductance']
 
 # %% ../../nbs/22_gradients.ipynb #fb01c312
 import contextlib, warnings
@@ -277,10 +277,20 @@ def gradient_shap(clf, encs, targets, output, rngs, *, samples=20, stdev=0., bas
     return word_scores(clf, encs, us, aggregation, subword)
 
 # %% ../../nbs/22_gradients.ipynb #5976bede
+@contextlib.contextmanager
+def doubled(model):
+    "Within this block the weights are in double precision"
+    single = [t for t in (*model.parameters(), *model.buffers()) if t.is_floating_point() and t.device.type != "mps"]
+    before = [t.data for t in single]
+    for t in single: t.data = t.data.double()
+    try: yield model
+    finally:
+        for t, data in zip(single, before): t.data = data
+
 def _captum_deeplift(clf, batch, view, E, B):
     "Attributions and gaps of one batch, without captum's warnings about its own hooks"
     from captum.attr import DeepLift
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), doubled(clf.model):
         warnings.simplefilter("ignore")
         u, gaps = DeepLift(view).attribute(clf._padded(batch, E), clf._padded(batch, B), return_convergence_delta=True)
     return batch.rows_of(u.detach().float().cpu().numpy()), gaps.detach().cpu().numpy()
