@@ -73,6 +73,26 @@ def test_sixty_four_at_once_equal_one_by_one(bert, kind):
         assert max(gaps) < 1e-5, m
 
 
+def test_several_span_searches_at_once(bert):
+    searches = [{}, dict(backend="python-louvain"), dict(search="contiguous")]
+    together = explain(bert, DATA, "attention", ["pair", "span", "combined"], span=searches)
+    assert [e.kind for e in together[:7]] == ["pair"] + ["span"]*3 + ["token"]*3
+    for i, search in enumerate(searches):
+        for kind, first in (("span", 1), ("combined", 4)):
+            alone = explain(bert, DATA, "attention", kind, span=search)
+            assert [dict(e) for e in together[first + i::7]] == [dict(e) for e in alone]
+    with pytest.raises(ValueError, match="at least one search"): explain(bert, DATA, "attention", "span", span=[])
+    with pytest.raises(ValueError, match="serch"): explain(bert, DATA, "attention", "span", span=[{}, dict(serch="x")])
+
+
+def test_interaction_index_shares_the_rows_of_shapley_values(bert):
+    engine = Engine(bert)
+    explain(bert, DATA, "shapley", budget=24, engine=engine)
+    before = engine.stats["run"]
+    explain(bert, DATA, "shapley_interaction", "pair", budget=24, engine=engine)
+    assert engine.stats["run"] == before
+
+
 def test_loss_does_not_depend_on_the_batch(bert):
     "BUG-37: the mean loss of a batch scales every gradient by the size of the batch"
     for m in ("saliency", "integrated_gradients", "input_x_gradient"):

@@ -291,6 +291,18 @@ def test_together_equals_one_by_one(select):
         for k in all_.params: torch.testing.assert_close(all_.params[k][s], one.params[k][0], atol=1e-5, rtol=1e-4)
 
 
+def test_batches_of_similar_length_hold_every_example_once():
+    from xfeval.simulate.training import _orders
+    r = np.random.default_rng(0)
+    lengths = torch.tensor(r.integers(3, 40, 203))
+    batches = _orders(r, 203, 8, lengths)
+    assert [len(b) for b in batches] == [8]*25 + [3]
+    assert sorted(torch.cat(batches).tolist()) == list(range(203))
+    padded = sum(len(b)*int(lengths[b].max()) for b in batches)
+    plain = sum(len(b)*int(lengths[b].max()) for b in torch.arange(203).split(8))
+    assert padded < .75*plain
+
+
 def test_one_by_one_equals_plain_torch():
     data, r = task(40, 0), Recipe(3, 8, lr=.02, select="last", clip=.5); stack, _ = train_together([net(0)], [data], LOSS, [7], r)
     m = net(0); opt = torch.optim.AdamW(m.parameters(), lr=r.lr, weight_decay=r.decay); rng = np.random.default_rng(training.seed_for(7, "order of examples")); step = 0

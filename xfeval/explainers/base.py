@@ -23,11 +23,13 @@ def method(name:str,                  # what users call it
            absent:str="mask",         # how absent words look unless the user says otherwise
            cost:str="",               # model rows per instance, as text
            paper:str="",              # who uses it
+           draws:str="",              # method with the same random numbers, so that both ask for the same rows
           ):
     "Decorator that registers an explanation method"
     check_choice(kind, methods, "kind of explanation")
     check_choice(style, ("game", "batch"), "style of method")
-    return methods[kind](name, style=style, needs=needs, output=output, absent=absent, cost=cost, paper=paper)
+    return methods[kind](name, style=style, needs=needs, output=output, absent=absent, cost=cost, paper=paper,
+                         draws=draws or name)
 
 # %% ../../nbs/19_methods.ipynb #56d9ecc6
 @dataclass(frozen=True)

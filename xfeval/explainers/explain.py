@@ -35,7 +35,7 @@ def bivariate(n, rng=0, budget:int|None=None, estimator:str="regression"):
     _, given = yield from _games.bivariate_shapley(n, rng, budget, estimator)
     return given.T
 
-@method("shapley_interaction", kind="pair", cost="min(2^n, budget + 2)")
+@method("shapley_interaction", kind="pair", cost="min(2^n, budget + 2)", draws="shapley")
 def interaction(n, rng=0, budget:int|None=None, estimator:str="kriging"):
     "Shapley interaction index: zero where words only add up"
     _, index = yield from _games.shapley_interaction(n, rng, budget, estimator)
@@ -171,25 +171,32 @@ def explain(clf,                    # a `Classifier`
             absent:str|None=None,   # mask, pad, delete or zero_embedding; None: as the method's paper
             seed:int=0,             # of everything random; every instance and method has its own numbers
             engine:Engine|None=None,
-            span:Mapping|None=None, # options of the span search, see `span_options`
+            span=None,              # options of the span search, see `span_options`; a list: several searches
             **options,              # of the methods, see `list_methods`
-           ) -> list: # one `Explanation` per instance (and method and kind, in that order)
+           ) -> list: # one `Explanation` per instance (and method, kind and search, in that order)
     "Explain the class of each instance"
     data = [data] if isinstance(data, Instance) else list(data)
     names = [method] if isinstance(method, str) else list(method)
     kinds = [kind] if isinstance(kind, str) else list(kind)
     plan = [(m, k) for m in names for k in kinds]
     for m, k in plan: _check_call(clf, data, m, k, output, absent, options, len(plan) > 1)
-    engine, span = engine_for(clf, engine), span_options(**(span or {}))
+    engine, searches = engine_for(clf, engine), [span_options(**s) for s in _listed(span)]
     scores = _scores(clf, data, plan, target, output, absent, seed, engine, options)
     out = []
     for i, x in enumerate(data):
         for m, k in plan:
             record, of_tokens = scores[m, _base_kind(k)][i], scores.get((m, "token"))
-            out.append(_build(clf, x, m, k, record, of_tokens, i, seed, span))
+            for span in searches if k in ("span", "combined") else searches[:1]:
+                out.append(_build(clf, x, m, k, record, of_tokens, i, seed, span))
     return out
 
 # %% ../../nbs/24_explain.ipynb #33da7728
+def _listed(span):
+    "The span searches of a call: at least one"
+    if span is None or isinstance(span, Mapping): return [span or {}]
+    if not list(span): raise ValueError("span is an empty list: name at least one search, or leave it out")
+    return list(span)
+
 def _needed(plan):
     "The methods and base kinds whose scores a plan needs"
     need = dict.fromkeys((m, _base_kind(k)) for m, k in plan)
@@ -230,7 +237,7 @@ def _scores(clf, data, plan, target, output, absent, seed, engine, options):
         info, fn = methods[k].info(m), methods[k][m]
         explained, own = output or info["output"], {o: v for o, v in options.items() if o in options_of(fn)}
         targets = target_indices(clf, data, target, explained, engine)
-        rngs = [np.random.default_rng(seed_for(seed, x.id, m)) for x in data]
+        rngs = [np.random.default_rng(seed_for(seed, x.id, info["draws"])) for x in data]
         if info["style"] == "batch":
             common = dict(options=dict(own, output=explained, seed=seed))
             out[m, k] = _batch_records(clf, fn, encs, targets, explained, rngs, own, engine.shard, common)

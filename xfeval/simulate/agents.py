@@ -201,10 +201,12 @@ class Agent(nn.Module):
         reader = copy.copy(clf)
         reader.model = model
         self.__dict__["clf"] = reader # not a submodule: its model is already one
+        self.short = not together and not reader.whole_because # the last layer only where the head reads it
 
     def forward(self, ids, types, mask):
         "Logits; texts are padded on the right"
         b = Batch(ids, types, mask.long(), mask.sum(-1)-1, [], None, None)
+        if self.short: return self.clf._run(b, None, None, self.clf._view(b))
         return self.clf._run(b, None, torch.zeros(ids.shape) if self.together else None)
 
 # %% ../../nbs/38_agents.ipynb #f72c9e92

@@ -94,17 +94,32 @@ def rows_of(data,    # one dictionary of tensors per learner, examples first
 
 def _n_examples(d): return len(next(iter(d.values())))
 
+def _lengths(d, seq): # of the texts of one learner; None where nothing depends on it
+    return d["mask"].flatten(1).sum(1) if seq else None
+
+def _by_length(lengths, n): # stable, so that equal lengths keep their order
+    return torch.arange(n) if lengths is None else lengths.argsort(stable=True)
+
+def _orders(rng, n, batch, lengths, window=8):
+    "Batches of random examples, of similar length inside every window of batches"
+    p = torch.tensor(rng.permutation(n))
+    if lengths is None: return list(p.split(batch))
+    out = []
+    for w in p.split(batch*window): out += w[_by_length(lengths[w], len(w))].split(batch)
+    return [out[i] for i in rng.permutation(len(out)-1)] + out[-1:] # an unfinished batch stays last
+
 def predict_all(stack:Stack,
                 data,    # one dictionary of tensors per learner
                 predict, # from (call, batch) of one learner to one row per example
                 batch:int=64, seq=()) -> np.ndarray: # (learners, examples, ...)
     "Predictions of every learner on its own data"
     n, out = _n_examples(data[0]), []
+    orders = [_by_length(_lengths(d, seq), n) for d in data]
     with torch.no_grad():
         for i in range(0, n, batch):
-            rows = torch.arange(i, min(i+batch, n))
-            out.append(stack.call(predict, rows_of(data, [rows]*len(data), seq)))
-    return torch.cat(out, 1).numpy()
+            out.append(stack.call(predict, rows_of(data, [o[i:i+batch] for o in orders], seq)))
+    sorted_rows = torch.cat(out, 1)
+    return torch.stack([r[o.argsort()] for r, o in zip(sorted_rows, orders)]).numpy()
 
 # %% ../../nbs/38a_training.ipynb #4a9f5622
 def _per_learner(v, like): return v.view(-1, *[1]*(like.ndim-1))
@@ -148,15 +163,15 @@ def train_together(modules,    # learners of one shape, initialised
     _check_learners(modules, data, seeds, recipe, dev)
     stack, n, learners = Stack(modules, together), _n_examples(data[0]), len(modules)
     params = [p for p in stack.params.values() if p.requires_grad]
-    opt = torch.optim.AdamW(params, lr=recipe.lr, weight_decay=recipe.decay)
+    opt = torch.optim.AdamW(params, lr=recipe.lr, weight_decay=recipe.decay, fused=True)
+    lengths = [_lengths(d, seq) for d in data]
     rngs = [np.random.default_rng(seed_for(s, "order of examples")) for s in seeds]
     step, steps, alive = 0, -(-n//recipe.batch)*recipe.epochs, torch.ones(learners, dtype=torch.bool)
     history, best, kept = [], np.full(learners, -math.inf), None
     for _ in range(recipe.epochs):
-        orders = [torch.tensor(r.permutation(n)) for r in rngs]
-        for i in range(0, n, recipe.batch):
+        for index in zip(*[_orders(r, n, recipe.batch, l) for r, l in zip(rngs, lengths)]):
             for g in opt.param_groups: g["lr"] = recipe.lr*recipe.rate(step, steps)
-            rows = rows_of(data, [o[i:i+recipe.batch] for o in orders], seq)
+            rows = rows_of(data, index, seq)
             stack.call(loss, rows).sum().backward()
             alive &= _clip(params, recipe.clip)
             opt.step()
