@@ -89,3 +89,18 @@ def test_refusals(clf):
     with pytest.raises(ValueError, match="did you mean"): evaluate(clf, e, "auprc", target="predict")
     other = new_tiny("bert", ["a b"], LABELS)
     with pytest.raises(ValueError, match="another classifier"): evaluate(clf, e, "auprc", engine=Engine(other))
+
+
+def test_random_explanations_take_the_budget_of_the_data_set_or_of_each_instance(clf):
+    from xfeval.metrics.evaluate import contexts
+    data = [text(8, 1), text(16, 2)]
+    ex = explain(clf, data, ["attention", "random"], ["token", "span"])
+    own = {x: [e.theta(min(k, len(e))) for k in (1, 2, 3)] for e in ex if e.kind == "span" and e.base != "random"
+           for x in [e.instance]}
+    mean = tuple(round(v) for v in np.mean(list(own.values()), 0))
+    def budgets(**kw): return [(c.ex.instance, c.theta) for c in contexts(clf, ex, **kw) if c.ex.base == "random"]
+    assert own[data[0]] != own[data[1]]
+    assert all(theta == mean for _, theta in budgets())
+    assert all(theta == tuple(own[x]) for x, theta in budgets(random_budget="instance"))
+    assert len(evaluate(clf, ex, ["unified_comprehensiveness"], random_budget="instance")) == len(ex)
+    with pytest.raises(ValueError, match="instance"): evaluate(clf, ex, random_budget="text")

@@ -66,19 +66,29 @@ def dataset_facts(explanations,
     sizes = [len(x.gold.tokens) for x in instances if x.gold and x.gold.tokens]
     return dict(theta=theta, theta_all=theta_all, avg_gold=float(np.mean(sizes)) if sizes else None)
 
+def _facts_by_instance(explanations, steps):
+    "The same for the explanations of each instance alone"
+    of = {}
+    for e in explanations: of.setdefault(e.instance, []).append(e)
+    return {x: dataset_facts(es, steps) for x, es in of.items()}
+
 def contexts(clf,
              explanations,
              seed:int=0,
              steps:int=3,              # of the token budget
              facts:Mapping|None=None,  # of the whole set, if this is a part of it
+             random_budget:str="dataset", # words of random explanations: mean of the data set, or of each instance
             ) -> list: # one `Context` per explanation
     "What each metric may know about each explanation: players, the matching span explanation, dataset averages"
+    check_choice(random_budget, ("dataset", "instance"), "budget of random explanations")
     facts = dataset_facts(explanations, steps) if facts is None else facts
     spans = {(e.instance, e.base): e for e in explanations if e.kind == "span"}
     players = {x: clf.encode(x).players for x in dict.fromkeys(e.instance for e in explanations)}
+    own = _facts_by_instance(explanations, steps) if random_budget == "instance" else {}
     def context(e):
-        chance = e.base == "random" and facts["theta"] is not None
-        budget = dict(theta=facts["theta"], theta_all=facts["theta_all"]) if chance else {}
+        given = own.get(e.instance, facts)
+        chance = e.base == "random" and given["theta"] is not None
+        budget = dict(theta=given["theta"], theta_all=given["theta_all"]) if chance else {}
         return Context(e, players=players[e.instance], reference=spans.get((e.instance, e.base)), seed=seed,
                        avg_gold=facts["avg_gold"], **budget)
     return [context(e) for e in explanations]
@@ -94,6 +104,7 @@ def evaluate(clf,                     # a `Classifier`
              seed:int=0,
              engine:Engine|None=None,
              facts:Mapping|None=None, # of the whole set (`dataset_facts`) when these explanations are a part of it
+             random_budget:str="dataset", # words of random explanations: mean of the data set, or of each instance
             ) -> pd.DataFrame: # one row per explanation, metric and part of it
     "Score explanations; `.attrs['forwards']` of the result is the number of model rows it ran"
     check_choice(target, ("explained", "predicted"), "target")
@@ -101,7 +112,7 @@ def evaluate(clf,                     # a `Classifier`
     wanted, engine = _wanted(clf, metrics), engine_for(clf, engine)
     before = engine.stats["run"]
     results = [(c, name, options, registry[name](c, **options))
-               for c in contexts(clf, explanations, seed, facts=facts) for name, options in wanted]
+               for c in contexts(clf, explanations, seed, 3, facts, random_budget) for name, options in wanted]
     asking = [k for k, (*_, result) in enumerate(results) if inspect.isgenerator(result)]
     answers = engine.run([_job(clf, results[k][0], results[k][3], target) for k in asking])
     for k, answer in zip(asking, answers): results[k] = (*results[k][:3], answer)
