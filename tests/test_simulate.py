@@ -295,7 +295,7 @@ def test_batches_of_similar_length_hold_every_example_once():
     from xfeval.simulate.training import _orders
     r = np.random.default_rng(0)
     lengths = torch.tensor(r.integers(3, 40, 203))
-    batches = _orders(r, 203, 8, lengths)
+    batches = _orders(r, 0, 203, 8, lengths)
     assert [len(b) for b in batches] == [8]*25 + [3]
     assert sorted(torch.cat(batches).tolist()) == list(range(203))
     padded = sum(len(b)*int(lengths[b].max()) for b in batches)

@@ -100,13 +100,14 @@ def _lengths(d, seq): # of the texts of one learner; None where nothing depends 
 def _by_length(lengths, n): # stable, so that equal lengths keep their order
     return torch.arange(n) if lengths is None else lengths.argsort(stable=True)
 
-def _orders(rng, n, batch, lengths, window=8):
-    "Batches of random examples, of similar length inside every window of batches"
+def _orders(rng, epoch, n, batch, lengths, window=8):
+    "Batches of random examples, of similar length inside a window; long ones come at the same step for all learners"
     p = torch.tensor(rng.permutation(n))
     if lengths is None: return list(p.split(batch))
     out = []
     for w in p.split(batch*window): out += w[_by_length(lengths[w], len(w))].split(batch)
-    return [out[i] for i in rng.permutation(len(out)-1)] + out[-1:] # an unfinished batch stays last
+    shuffled = np.random.default_rng(epoch).permutation(len(out)-1)
+    return [out[i] for i in shuffled] + out[-1:] # an unfinished batch stays last
 
 def predict_all(stack:Stack,
                 data,    # one dictionary of tensors per learner
@@ -168,8 +169,8 @@ def train_together(modules,    # learners of one shape, initialised
     rngs = [np.random.default_rng(seed_for(s, "order of examples")) for s in seeds]
     step, steps, alive = 0, -(-n//recipe.batch)*recipe.epochs, torch.ones(learners, dtype=torch.bool)
     history, best, kept = [], np.full(learners, -math.inf), None
-    for _ in range(recipe.epochs):
-        for index in zip(*[_orders(r, n, recipe.batch, l) for r, l in zip(rngs, lengths)]):
+    for epoch in range(recipe.epochs):
+        for index in zip(*[_orders(r, epoch, n, recipe.batch, l) for r, l in zip(rngs, lengths)]):
             for g in opt.param_groups: g["lr"] = recipe.lr*recipe.rate(step, steps)
             rows = rows_of(data, index, seq)
             stack.call(loss, rows).sum().backward()
