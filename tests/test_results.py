@@ -271,6 +271,31 @@ def test_runner_waits_for_what_a_notebook_needs_and_resumes(folder, tmp_path):
     assert manifest["notebooks"]["z_writer"]["params"]["seed"] == 1
 
 
+def test_report_shows_what_was_made_and_says_what_is_missing(tmp_path):
+    from xfeval.run import notebooks, write_report
+    res = Results(tmp_path, "sun2025_faithfulness", "tiny")
+    res.table(pd.DataFrame(dict(dataset=["SNLI"], train=[7])), "sun2025_table01", "Data <b>")
+    res.table(pd.DataFrame(dict(row=range(99))), "sun2025_table03", "Long")
+    res.close()
+    done = dict(name="sun2025_faithfulness", params=dict(n=3, note="tiny"), files=res.files)
+    text = write_report(tmp_path, "demo", [done], notebooks(), dict(zhao2023="no model")).read_text()
+    assert text.startswith("# Results of the profile demo: tiny") and "- `sun2025_faithfulness`: n = 3" in text
+    assert "### Table 1" in text and "| SNLI" in text and "`sun2025_table03` has 99 rows" in text
+    gaps = text.split("## Not available here")[1]
+    assert "zhao2023_table01" in gaps and "no model" in gaps and "sun2025_table01" not in gaps
+
+
+def test_longest_chain_of_notebooks_starts_first(folder):
+    from xfeval.run import _chains, notebooks
+    nbs, names = notebooks(), ["sun2025_faithfulness", "sun2025_simulatability", "ferret_benchmark"]
+    wait = {n: ["sun2025_faithfulness"] if n == "sun2025_simulatability" else [] for n in names}
+    chain = _chains(names, nbs, {n: {} for n in names}, wait)
+    assert chain["sun2025_faithfulness"] > chain["sun2025_simulatability"] > 0
+    circle = _chains(["a_reader", "z_writer"], notebooks(folder), dict(a_reader={}, z_writer={}),
+                     dict(a_reader=["z_writer"], z_writer=["a_reader"]))
+    assert set(circle) == {"a_reader", "z_writer"}, "a circle is left to the runner, which names it"
+
+
 HANG = """
 import os
 gate = os.environ.get("TEST_GATE")

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['root', 'default_notebooks', 'notebooks', 'parameters', 'profiles', 'profile_spec', 'load_profile', 'left_out',
            'needed', 'versions', 'code_fingerprint', 'run_one', 'planned', 'plan_table', 'resources', 'say_resources',
-           'write_index', 'run', 'main']
+           'write_index', 'write_report', 'run', 'main']
 
 # %% ../nbs/41_run.ipynb #7c94003b
 import argparse, concurrent.futures, html, json, os, re, subprocess, sys, textwrap, time
@@ -17,7 +17,7 @@ import nbformat, yaml
 from .claims import availability, check_outputs, item_files, item_needs, load_items, merge_claims
 from .core import bundled, check_choice, fingerprint, write_whole
 from .data import datasets
-from .report import html_table, read_table, table_text
+from .report import html_table, markdown, read_table, table_text
 
 # %% ../nbs/41_run.ipynb #e8deb0b4
 root = bundled().parent
@@ -218,7 +218,7 @@ def _(p): return 0, p["seeds"]*(len(p["sizes"])*8 + len(p["noise"]) + len(p["qa_
 def _(p): return p["n"]*(p["coalitions"]*3 + p["steps"]*8 + 400), 0
 
 @_work_of("truth_methods")
-def _(p): return p["n"]*(p["coalitions"]*6 + p["steps"]*40), 0
+def _(p): return p["n"]*len(p["models"])*(p["coalitions"]*6 + p["steps"]*40), 0
 
 @_work_of("truth_metrics")
 def _(p): return p["n"]*p["draws"]*len(p["models"])*3000, 0
@@ -476,6 +476,46 @@ def write_index(out, profile, records, nbs, skipped=None) -> Path:
             _contents_html(papers, claims, more), *parts, "</html>\n"]
     return write_whole(out/"index.html", "".join(page))
 
+# %% ../nbs/41_run.ipynb #94135ccc
+def _short_table(f, most=60): # a written table as Markdown, or the number of its rows where it is long
+    text = f.read_text().strip()
+    rows = sum(line.startswith("|") for line in text.splitlines()) - 2
+    return text if rows <= most else f"`{f.stem}` has {rows} rows, too many for this page."
+
+def _item_text(item, files, out): # an item of the list as Markdown
+    number = _number_of(item["id"])
+    parts = [f"### {number}: {item['title']}" if number else f"### {item['title']}"]
+    for f in map(Path, files):
+        if f.suffix == ".png": parts.append(f"![{f.stem}]({f.as_posix()})")
+        else: parts.append(_short_table(out/"tables"/f"{f.stem}.md"))
+    return "\n\n".join(parts)
+
+def _ran_with(r): # a notebook and its parameters, as a line of a list
+    given = ", ".join(f"{k} = {v}" for k, v in r["params"].items() if k not in ("profile", "note", "out"))
+    return f"- `{r['name']}`: {given}"
+
+def write_report(out, profile, records, nbs, skipped=None) -> Path:
+    "`report.md`: a run on one page of text"
+    out, skipped, claims = Path(out), skipped or {}, merge_claims(out)
+    done, parts, lacking = {r["name"]: r for r in records if "error" not in r}, [], {}
+    for paper in dict.fromkeys(i["paper"] for i in load_items()):
+        made = {i["id"]: item_files(i, out) if i["notebook"] in done else [] for i in load_items(paper)}
+        if any(made.values()): parts.append(f"## {_papers.get(paper, paper)}")
+        for item in load_items(paper):
+            if made[item["id"]]: parts.append(_item_text(item, made[item["id"]], out))
+            else: lacking.setdefault(_why_empty(item, profile, done, skipped), []).append(item["id"])
+    said = next((r["params"].get("note") for r in done.values()), "")
+    head = [f"# Results of the profile {profile}" + (f": {said}" if said else ""),
+            "Published numbers stand beside ours; bold is the best of its group.",
+            "\n".join(map(_ran_with, done.values()))]
+    asked = claims[claims.ours.notna() & (claims.ours.astype(str) != "")] # of the others this run knows nothing
+    if len(asked): parts += ["## Claims", f"{_verdicts_said(asked)}.", markdown(asked[_claimed])]
+    gaps = "\n".join(f"- {', '.join(ids)}: {why}" for why, ids in lacking.items())
+    if gaps: parts += ["## Not available here", gaps]
+    return write_whole(out/"report.md", "\n\n".join(head + parts) + "\n")
+
+_claimed = ["item", "claim", "published", "ours", "verdict"]
+
 # %% ../nbs/41_run.ipynb #9bd420ac
 def _state(r): # how a notebook ended
     if "error" in r: return f"failed: {r['error']}"
@@ -486,13 +526,24 @@ def _say_progress(say, ended, running, waiting, start): # ended: "[3/10] name: 1
              f"left: {len(waiting)} ({', '.join(waiting)})" if waiting else "", f"{time.time()-start:.0f} s so far"]
     say(" | ".join(filter(None, parts)))
 
+def _rows_like(work): # rows and trainings in one number: a training of a tiny model takes as long as some 2,000 rows
+    return 0 if work is None else work[0] + 2000*work[1]
+
+def _chains(names, nbs, plan, wait): # the work of each notebook and of the longest chain that waits for it
+    own = {n: _rows_like(planned(n, nbs[n], plan[n])) for n in names}
+    def length(n, seen=()):
+        then = [k for k in names if n in wait[k] and k not in seen]
+        return own[n] + max((length(k, (*seen, n)) for k in then), default=0)
+    return {n: length(n) for n in names}
+
 def _run_all(names, nbs, plan, out, jobs, threads, say): # {name: record}, `jobs` notebooks at a time
     wait = {n: [k for k in needed(nbs[n], plan[n]) if k in names] for n in names}
+    chain = _chains(names, nbs, plan, wait)
     records, waiting, running, start, ended = {}, list(names), {}, time.time(), ""
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         while waiting or running:
             ready = [n for n in waiting if all(k in records for k in wait[n])]
-            ready.sort(key=lambda n: -sum(n in wait[k] for k in waiting)) # first those that others wait for
+            ready.sort(key=lambda n: -chain[n]) # longest first, with what waits for it
             for n in ready[:jobs-len(running)]:
                 waiting.remove(n)
                 running[pool.submit(run_one, n, nbs[n], plan[n], out, threads)] = n
@@ -545,6 +596,7 @@ def run(profile:str="demo",   # smoke, demo, laptop or paper
     records = _run_all(names, nbs, plan, out, jobs, max(1, cores//jobs), say)
     done = [records[n] for n in names] + _earlier(out, nbs, names, skipped)
     say(f"wrote {os.path.relpath(write_index(out, profile, done, nbs, skipped))}")
+    write_report(out, profile, done, nbs, skipped)
     if folder is None: _check_complete(out, profile, records, say)
     return done
 
