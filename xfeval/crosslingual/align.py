@@ -386,15 +386,15 @@ def _hmm_posterior(E, unlinked, I, J, jump, null):
     B, n, m = E.shape
     step, move = _moves(n, I, jump, null)
     linked, at, scale = _forward(E, unlinked, I, move, null)
-    post, beta, jumps = np.empty(E.shape), np.ones((B, n)), np.zeros(len(jump))
+    post, beta, ahead = np.empty(E.shape), np.ones((B, n)), np.zeros((m, B, n))
     for j in range(m-1, 0, -1):
         post[:, :, j] = linked[j]*beta
-        ahead = E[:, :, j]*beta/scale[j]
-        used = at[j-1][:, :, None]*move*(ahead*(j < J[:, None]))[:, None]
-        jumps += np.bincount(step.ravel(), used.sum(0).ravel(), len(jump))
-        beta = np.matmul(move, ahead[:, :, None])[:, :, 0] + null*unlinked[:, j:j+1]*beta/scale[j]
+        ahead[j] = E[:, :, j]*beta/scale[j]
+        beta = np.matmul(move, ahead[j][:, :, None])[:, :, 0] + null*unlinked[:, j:j+1]*beta/scale[j]
     post[:, :, 0] = linked[0]*beta
-    return post, jumps
+    ahead *= (np.arange(m)[:, None] < J)[:, :, None] # no jumps beyond the end of a sentence
+    used = np.matmul(at[:-1].transpose(1, 2, 0), ahead[1:].transpose(1, 0, 2))*move
+    return post, np.bincount(step.ravel(), used.sum(0).ravel(), len(jump))
 
 # %% ../../nbs/35_align.ipynb #695b38d6
 def _diagonal_round(b, f, g, none, o):

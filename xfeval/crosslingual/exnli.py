@@ -84,10 +84,12 @@ def highlight_scores(auto,  # sets of words, one per text
 own_options = dict(saliency=dict(aggregation="l2", output="neg_loss"), integrated_gradients=dict(steps=20))
 
 def _explained(clf, xs, method, seed, engine, options):
-    "Token explanations of the label"
+    "Token explanations of the label; texts of similar length share batches"
     o = {**own_options.get(method, {}), **(options or {})}
     if o.get("output") != "neg_loss": o.setdefault("target", "gold")
-    return explain(clf, xs, method, "token", seed=seed, engine=engine, **o)
+    order = sorted(range(len(xs)), key=lambda k: xs[k].n_words)
+    es = explain(clf, [xs[k] for k in order], method, "token", seed=seed, engine=engine, **o)
+    return [e for _, e in sorted(zip(order, es), key=lambda p: p[0])]
 
 def make_exnli(clf,
                data:Mapping,        # {lang: instances} with "en"
@@ -388,6 +390,7 @@ def _named_source(name, langs, n, seed, path):
     made = parallel_data(name, langs, n, seed, split, path)
     others = [l for l in made if l != "en"]
     if name == "controlled-xnli": text = parallel_data(name, others, 150, seed+1, "train")
+    elif n is None: return made, {}
     else: text = parallel_data(name, others, 1000, seed, split, path)
     mine = {x.id for x in made["en"]}
     return made, {l: [x for x in xs if x.id not in mine] for l, xs in text.items()}
@@ -414,20 +417,21 @@ def _source(data, langs, n, seed, path):
 
 def threshold_data(name:str,   # of the exported data
                    exclude=(), # ids that are exported
-                   n:int=60,
+                   n:int|None=None, # None: 60, of e-SNLI 500
                    seed:int=0,
                    path=None,  # folder of the data sets
                   ) -> tuple: # instances with highlights, and what they are
     "English highlights to fit the threshold on"
     if name == "controlled-xnli":
-        return load_data(name, split="validation", n=n, seed=seed), "controlled-xnli, validation"
-    if name == "xnli" and find_files("esnli", "validation", path=path):
-        return load_data("esnli", split="validation", n=n, seed=seed, path=path), "e-SNLI, validation"
+        return load_data(name, split="validation", n=n or 60, seed=seed), "controlled-xnli, validation"
+    for split in ("validation", "train"):
+        if name != "xnli" or not find_files("esnli", split, path=path): continue
+        return load_data("esnli", split=split, n=n or 500, seed=seed, path=path), f"e-SNLI, {split}"
     exclude, what = set(exclude), "demo-nli"
     if name == "demo-xnli":
         exclude |= {x.id for x in load_data("demo-xnli", lang="de")}
         what = "demo-nli, pairs that are not translated"
-    return [x for x in load_data("demo-nli") if x.id not in exclude][:n], what
+    return [x for x in load_data("demo-nli") if x.id not in exclude][:n or 60], what
 
 # %% ../../nbs/36a_exnli.ipynb #13e202ec
 def _free(out, overwrite):
@@ -445,11 +449,12 @@ def _write(out, files):
     out.parent.mkdir(parents=True, exist_ok=True)
     tmp = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     try:
-        os.chmod(tmp, 0o755)
-        for name, content in files.items(): write_whole(tmp/name, content)
-        if out.exists(): shutil.rmtree(out)
-        os.replace(tmp, out)
-    finally: shutil.rmtree(tmp, ignore_errors=True)
+        for name, content in files.items(): write_whole(tmp/"new"/name, content)
+        if out.exists(): os.replace(out, tmp/"old")
+        os.replace(tmp/"new", out)
+    finally:
+        if (tmp/"old").exists() and not out.exists(): os.replace(tmp/"old", out)
+        shutil.rmtree(tmp, ignore_errors=True)
     return out
 
 # %% ../../nbs/36a_exnli.ipynb #b4f0f9ec
@@ -532,7 +537,7 @@ def export_exnli(data,                # demo-xnli, controlled-xnli, xnli, or {la
     name, data, text = _source(data, langs, n, seed, path)
     clf = load_model(model) if isinstance(model, (str, Path)) else model
     for x in data["en"]: check_choice(x.label, clf.labels, f"label of instance {x.id!r}")
-    engine, options = engine_for(clf), {**own_options.get(method, {}), **(options or {})}
+    engine, options = Engine(clf, shard=256), {**own_options.get(method, {}), **(options or {})}
     links = link_parts(data, aligner, text, **dict(aligner_options or {}))
     how = "given"
     if threshold is None: threshold, how = _fitted(clf, name, data["en"], method, seed, engine, options, path)
