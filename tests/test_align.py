@@ -10,8 +10,8 @@ from hypothesis import given, settings, strategies as st
 from xfeval.core import Instance, data_root
 from xfeval.crosslingual import align, align_instances, aligners, aer, alignment_scores, read_pharaoh, write_pharaoh
 from xfeval.crosslingual.align import (
-    char_similarity, format_pharaoh, itermax, link_posteriors, mutual_best, parse_pharaoh, read_xlwa, romanize,
-    statistical_models, symmetrizations, symmetrize, _hmm_posterior, _thot)
+    char_similarity, format_pharaoh, itermax, join_letters, link_posteriors, mutual_best, parse_pharaoh, read_xlwa,
+    romanize, statistical_models, symmetrizations, symmetrize, _hmm_posterior, _thot)
 from xfeval.crosslingual.awesome import entmax15, package_links
 
 TOY = [(s.split(), t.split()) for s, t in [
@@ -338,6 +338,35 @@ def test_every_script_survives(texts):
     for joint in (True, False):
         links, = align_instances([en], [other], joint=joint)
         assert links and all(0 <= i < en.n_words and 0 <= j < other.n_words for i, j in links)
+
+def in_thai_letters(pairs, truth):
+    "The same text, each word of the target as three Thai letters without spaces"
+    names = sorted({w for _, t in pairs for w in t})
+    letter = lambda k: chr(0x0E01+k)
+    spell = {w: [letter(k//6), letter(10+k%6), letter(20+k%7)] for k, w in enumerate(names)}
+    return ([(s, [c for w in t for c in spell[w]]) for s, t in pairs],
+            [{(i, 3*j+k) for i, j in l for k in range(3)} for l in truth])
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.text("กขคa猫", max_size=12), min_size=1, max_size=8), st.integers(0, 60))
+def test_joined_letters_are_consecutive_and_only_of_scripts_without_spaces(texts, n):
+    sentences = [list(t) for t in texts]
+    found, total = join_letters(sentences, n), sum(map(len, sentences))
+    assert [len(p) for p in found] == [len(s) for s in sentences]
+    assert sum(len(set(p.tolist())) for p in found) >= min(n, total)
+    for s, p in zip(sentences, found):
+        assert (np.diff(p) >= 0).all() and (np.diff(p) <= 1).all() and (not len(p) or p[0] == 0)
+        for k in range(1, len(s)):
+            if p[k] == p[k-1]: assert s[k] in "กขค" and s[k-1] in "กขค"
+
+def test_letters_without_spaces_are_aligned_as_pieces():
+    pairs, truth = in_thai_letters(*made_up_text(200))
+    posts = link_posteriors(pairs)
+    letters = aer([set(zip(*np.nonzero((f+g)/2 > .45))) for f, g in posts], truth)
+    pieces = aer(align(pairs), truth)
+    assert pieces < .15 and pieces < letters/2, (pieces, letters)
+    back = align([(t, s) for s, t in pairs])
+    assert aer([{(i, j) for j, i in l} for l in back], truth) < .15
 
 # instances
 

