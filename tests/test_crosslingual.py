@@ -1,5 +1,5 @@
 "Cross-lingual faithfulness and the e-XNLI export: oracles, peers, properties, scripts, and the files that come out"
-import json, math
+import json, math, os, sys
 from pathlib import Path
 
 import numpy as np
@@ -382,9 +382,23 @@ def test_a_broken_export_leaves_nothing(clf, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"): ex.export_exnli("demo-xnli", clf, out=tmp_path/"new", **OPTIONS)
     assert list(tmp_path.iterdir()) == []
 
+def test_a_broken_replacement_leaves_the_old_export(tmp_path, monkeypatch):
+    out, real = tmp_path/"x", os.replace
+    ex._write(out, {"README.md": "old", "data/en.parquet": b"1"})
+    def fail(a, b):
+        if Path(a).name == "new": raise OSError("disk full")
+        real(a, b)
+    monkeypatch.setattr(ex.os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"): ex._write(out, {"README.md": "new"})
+    monkeypatch.setattr(ex.os, "replace", real)
+    assert (out/"README.md").read_text() == "old" and (out/"data/en.parquet").is_file() and os.listdir(tmp_path) == ["x"]
+    ex._write(out, {"README.md": "new"})
+    assert (out/"README.md").read_text() == "new" and os.listdir(out) == ["README.md"] and os.listdir(tmp_path) == ["x"]
+
 @pytest.mark.parametrize("kw, text", [
     (dict(data="demo-xnil"), "did you mean 'demo-xnli'"),
     (dict(aligner="statistcal"), "did you mean 'statistical'"),
+    (dict(aligner="awesome"), "needs model="),
     (dict(method="salience"), "did you mean 'saliency'"),
     (dict(langs=["xx"]), "language of demo-xnli"),
     (dict(data={"de": []}), "with 'en'")])
@@ -392,6 +406,12 @@ def test_export_checks_first(clf, tmp_path, kw, text):
     with pytest.raises(ValueError, match=text):
         ex.export_exnli(**{**dict(data="demo-xnli", model=clf, out=tmp_path/"x"), **kw})
     assert not (tmp_path/"x").exists()
+
+def test_a_missing_extra_is_a_plain_error(clf, tmp_path, monkeypatch):
+    def missing(): raise ImportError("pip install it")
+    monkeypatch.setattr(sys.modules["xfeval.crosslingual.align"], "use_table", missing)
+    with pytest.raises(ValueError, match="aligner 'static' cannot be used: pip install it"):
+        ex.export_exnli("demo-xnli", clf, "static", tmp_path/"x")
 
 def test_card_says_what_it_must(exported):
     card = (exported/"README.md").read_text("utf-8")

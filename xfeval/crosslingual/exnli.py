@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from ..core import Explanation, Gold, Instance, check_choice, seed_for, write_whole
-from .align import aligners, align_instances
+from .align import align, aligners, align_instances
 from .faithfulness import language_f1, parallel_data
 from ..data import datasets, find_files, load_data
 from ..engine import Engine, engine_for
@@ -497,6 +497,12 @@ def _checks(clf, made, data, method, options, validate, seed, engine):
             "### Against the highlights of the source", *_highlight_check(made, data, seed)]
 
 # %% ../../nbs/36a_exnli.ipynb #f60fb73f
+def _check_aligner(aligner, options):
+    "Refuse an aligner that cannot work, before anything long starts"
+    check_choice(aligner, aligners, "aligner")
+    try: align([] if aligner == "gold" else [(["a"], ["b"])], aligner, **options)
+    except ImportError as e: raise ValueError(f"aligner {aligner!r} cannot be used: {e}") from None
+
 def _fitted(clf, name, english, method, seed, engine, options, path):
     "A threshold for English highlights, and how it was found"
     texts, what = threshold_data(name, {x.id for x in english}, seed=seed, path=path)
@@ -530,7 +536,7 @@ def export_exnli(data,                # demo-xnli, controlled-xnli, xnli, or {la
                  aligner_options:Mapping|None=None,
                 ) -> Path: # the folder
     "Write highlights in every language as JSON lines and Parquet with a dataset card and a viewer page"
-    check_choice(aligner, aligners, "aligner")
+    _check_aligner(aligner, aligner_options or {})
     check_choice(method, methods["token"], "token method")
     out = Path(out if out is not None else f"exnli-{data if isinstance(data, str) else 'data'}")
     _free(out, overwrite)
