@@ -365,8 +365,8 @@ _warnings = (
     "translation for the same reason is an assumption.",
     "Words of a translation without a link can never be highlights, and wrong links make wrong highlights. "
     "Alignment is worst for languages far from English.",
-    "Scripts without spaces are split into characters, so highlights there are finer than words; in Thai, Lao, Khmer and "
-    "Burmese the aligner guesses which letters form a word.",
+    "Scripts without spaces are split into characters, so highlights there are finer than words; in Thai, Lao, Khmer "
+    "and Burmese the aligner guesses which letters form a word.",
     "Do not train a model to explain itself on this without looking at the viewer page first.")
 
 def _card(name, made, facts, checks, licence):
