@@ -262,6 +262,7 @@ table{border-collapse:collapse;width:100%} td{padding:2px 0}
 th{font-size:12px;color:#555;text-align:start;vertical-align:top;width:34px;padding:3px 8px 3px 0;font-weight:600}
 p{margin:0;text-align:start;overflow-wrap:anywhere} [hidden]{display:none}
 mark{background:#ffd28a;color:inherit;border-radius:3px;padding:1px 0}
+mark:is(:lang(th),:lang(lo),:lang(km),:lang(my),:lang(zh),:lang(ja)){border-radius:0}
 @media (prefers-color-scheme:dark){body,.bar{background:#1b1d21;color:#ececec}
 mark{background:#8a5a00} .about,section h2,th{color:#b0b0b0}}""".replace("FONTS", _fonts)
 _script = """const query = document.querySelector('input[type=search]');
