@@ -535,7 +535,7 @@ def _join(row, most):
     return first, names[first]
 
 def join_letters(sentences, # lists of words
-                 n:int,     # as many pieces are wanted in all
+                 n:int,     # joining stops when there are no more pieces than this in all
                 ) -> list: # per sentence, the piece that each word belongs to
     "Letters of scripts without spaces, joined to pieces; other words are pieces of their own"
     row = _letter_numbers(sentences)
