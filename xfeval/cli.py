@@ -494,7 +494,7 @@ def _check_export(data, model, aligner, method, langs, path):
     from xfeval.crosslingual import aligners
     from xfeval.data import datasets
     from xfeval.explainers.explain import methods
-    multilingual = [d for d in datasets if len(datasets.info(d)["languages"]) > 1]
+    multilingual = [d for d in datasets if len(datasets.info(d)["languages"]) > 1 and d != "exnli"] # that is its result
     known = datasets.info(check_choice(data, multilingual, "multilingual dataset"))["languages"]
     check_choice(method, methods["token"], "method")
     if langs is not None: langs = [check_choice(l.strip(), known, f"language of {data}") for l in langs.split(",")]
@@ -526,7 +526,7 @@ def export_exnli(data:_opt(str, "demo-xnli, controlled-xnli or xnli.")="demo-xnl
     chosen = _check_export(data, model, aligner, method, langs, path)
     from xfeval.crosslingual.exnli import export_exnli as run
     made = run(data, model, aligner=aligner, out=out, method=method, langs=chosen, n=n,
-               overwrite=overwrite, seed=seed, path=path)
+               overwrite=overwrite, seed=seed, path=path, say=lambda line: _say(quiet, line))
     print(made)
     files = [p for p in Path(made).rglob("*") if p.is_file()]
     _say(quiet, f"wrote {len(files)} files")

@@ -536,6 +536,7 @@ def export_exnli(data,                # demo-xnli, controlled-xnli, xnli, or {la
                  validate:bool|None=None,    # check by the other language's attribution; None: where the model can
                  options:Mapping|None=None,  # further arguments of `explain`, on top of the method's `own_options`
                  aligner_options:Mapping|None=None,
+                 say=lambda line: None, # told what is being done, for runs of minutes
                 ) -> Path: # the folder
     "Write highlights in every language as JSON lines and Parquet with a dataset card and a viewer page"
     _check_aligner(aligner, aligner_options or {})
@@ -546,12 +547,15 @@ def export_exnli(data,                # demo-xnli, controlled-xnli, xnli, or {la
     clf = load_model(model) if isinstance(model, (str, Path)) else model
     for x in data["en"]: check_choice(x.label, clf.labels, f"label of instance {x.id!r}")
     engine, options = Engine(clf, shard=256), {**own_options.get(method, {}), **(options or {})}
+    say(f"aligning {len(data['en'])} texts with {len(data)-1} languages")
     links = link_parts(data, aligner, text, **dict(aligner_options or {}))
     how = "given"
+    say(f"explaining the English texts with {method} on {clf.name}")
     if threshold is None: threshold, how = _fitted(clf, name, data["en"], method, seed, engine, options, path)
     made = make_exnli(clf, data, links, threshold, method, options=options, seed=seed, engine=engine)
     n_text = len(data["en"])+len(text.get("en", ()))
     facts = _facts(name, clf, method, options, threshold, how, aligner, n_text, seed)
+    say("checking, then writing")
     checks = _checks(clf, made, data, method, options, validate, seed, engine)
     return _write(out, _export_files(name, made, facts, checks, clf, method, aligner))
 
