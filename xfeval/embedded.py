@@ -44,12 +44,10 @@ _xnli = dict(_nli, corpus="controlled-xnli", langs=("en", "de", "es", "fr", "vi"
                      dict(_roles, n=420_000), dict(_roles, n=280_000)))
 _fever = dict(corpus="controlled-fever", labels=("supports", "not enough info", "refutes"),
               layers=4, width=128, heads=4, max_length=128,
-              stages=(dict(_first, n=40_000, options=dict(distractors=0)), dict(n=280_000),
-                      dict(_swaps, direct=("role swap",)), _swaps,
-                      dict(n=45_000, lr=7e-4, repeat={"role swap": 3, "number": 2, "hypernym": 2})))
+              stages=(dict(_first, n=40_000, options=dict(distractors=0)), dict(n=280_000)))
 _one = dict(arch="bert", layers=2, width=64, heads=4, max_length=96, stages=(dict(_first, n=20_000), dict(n=60_000)))
 _document = dict(arch="bert", layers=4, width=128, heads=4, max_length=384, # most is learned on short documents
-                 stages=(dict(_first, n=40_000, options=dict(distractors=0)),
+                 stages=(dict(_first, n=30_000, options=dict(distractors=0)),
                          dict(n=30_000, options=dict(distractors=1)),
                          dict(n=10_000, options=dict(distractors=5), batch=32),
                          dict(n=4_000, batch=16, lr=5e-4)))
@@ -59,7 +57,9 @@ recipes = {
     "tiny-bart-nli": dict(_nli, arch="bart", decoder_layers=1,
                           stages=(*_nli["stages"], dict(_roles, n=200_000, lr=7e-4))),
     "tiny-gpt-nli": dict(_nli, arch="gpt2", stages=(*_nli["stages"], dict(_roles, n=240_000))),
-    "tiny-bert-fever": dict(_fever, arch="bert"),
+    "tiny-bert-fever": dict(_fever, arch="bert", stages=(
+        *_fever["stages"], dict(_swaps, direct=("role swap",)), _swaps,
+        dict(n=45_000, lr=7e-4, repeat={"role swap": 3, "number": 2, "hypernym": 2}))),
     "tiny-bart-fever": dict(_fever, arch="bart", decoder_layers=1),
     "tiny-bert-sentiment": dict(_one, corpus="controlled-sentiment", labels=("negative", "positive")),
     "tiny-bert-topic": dict(_one, corpus="controlled-topic", labels=("world", "sports", "business", "science")),
