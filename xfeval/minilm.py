@@ -39,12 +39,13 @@ def _hits(clf, data):
 
 def report_accuracy(clf:Classifier, # who answers
                     data,           # labelled instances
-                   ) -> pd.DataFrame: # one row per class, and all
+                   ) -> pd.DataFrame: # one row per class that occurs, and all
     "Accuracy per class with a 95 % Wilson interval"
     from scipy.stats import binomtest
     hits, labels, rows = _hits(clf, data), np.array([x.label for x in data]), []
     for name in [*clf.labels, "all"]:
         h = hits if name == "all" else hits[labels == name]
+        if not len(h): continue
         ci = binomtest(int(h.sum()), len(h)).proportion_ci(method="wilson")
         rows.append({"class": name, "n": len(h), "accuracy": h.mean(), "low": ci.low, "high": ci.high})
     return pd.DataFrame(rows)
