@@ -34,6 +34,7 @@ def only_gold(x:Instance) -> Instance|None: # None where one part has no gold wo
 # %% ../nbs/12_embedded.ipynb #6aacadfb
 _first = dict(only_gold=True, batch=64) # a first stage shows nothing but the deciding words
 _roles = dict(repeat=dict(role=4))      # role swaps are rare and hard
+_swaps = dict(_first, n=30_000, repeat={"role swap": 8}, options=dict(distractors=0))
 
 _nli = dict(corpus="controlled-nli", labels=("entailment", "neutral", "contradiction"),
             layers=4, width=128, heads=4, max_length=80,
@@ -46,17 +47,19 @@ _fever = dict(corpus="controlled-fever", labels=("supports", "not enough info", 
               stages=(dict(_first, n=40_000, options=dict(distractors=0)), dict(n=280_000)))
 _one = dict(arch="bert", layers=2, width=64, heads=4, max_length=96, stages=(dict(_first, n=20_000), dict(n=60_000)))
 _document = dict(arch="bert", layers=4, width=128, heads=4, max_length=384, # most is learned on short documents
-                 stages=(dict(_first, n=40_000, options=dict(distractors=0)),
-                         dict(n=60_000, options=dict(distractors=0)),
-                         dict(n=60_000, options=dict(distractors=3)),
-                         dict(n=12_000, batch=16)))
+                 stages=(dict(_first, n=30_000, options=dict(distractors=0)),
+                         dict(n=30_000, options=dict(distractors=1)),
+                         dict(n=10_000, options=dict(distractors=5), batch=32),
+                         dict(n=4_000, batch=16, lr=5e-4)))
 
 recipes = {
     "tiny-bert-nli": dict(_nli, arch="bert"),
     "tiny-bart-nli": dict(_nli, arch="bart", decoder_layers=1,
                           stages=(*_nli["stages"], dict(_roles, n=200_000, lr=7e-4))),
     "tiny-gpt-nli": dict(_nli, arch="gpt2", stages=(*_nli["stages"], dict(_roles, n=240_000))),
-    "tiny-bert-fever": dict(_fever, arch="bert"),
+    "tiny-bert-fever": dict(_fever, arch="bert", stages=(
+        *_fever["stages"], dict(_swaps, direct=("role swap",)), _swaps,
+        dict(n=45_000, lr=7e-4, repeat={"role swap": 3, "number": 2, "hypernym": 2}))),
     "tiny-bart-fever": dict(_fever, arch="bart", decoder_layers=1),
     "tiny-bert-sentiment": dict(_one, corpus="controlled-sentiment", labels=("negative", "positive")),
     "tiny-bert-topic": dict(_one, corpus="controlled-topic", labels=("world", "sports", "business", "science")),
@@ -73,9 +76,20 @@ def stage_data(recipe:dict, k:int, seed:int=0, split:str="train", n:int|None=Non
     for i, lang in enumerate(langs):
         options = dict(lang=lang, split=split, **stage.get("options", {}))
         xs += generate(recipe["corpus"], each, seed=seed*1000 + 10*k + i, **options)
-    if stage.get("only_gold"): return [g for g in map(only_gold, xs) if g is not None]
-    times = stage.get("repeat", {}) if split == "train" else {}
-    return [x for x in xs for _ in range(times.get(x.meta.get("reason"), 1))]
+    if split == "train": xs = [x for x in xs for _ in range(_times(stage, x))]
+    if stage.get("only_gold"): xs = [g for g in map(only_gold, xs) if g is not None]
+    return xs
+
+def _times(stage, x):
+    "How often a training text is shown"
+    reason = x.meta.get("reason")
+    if reason in stage.get("direct", ()) and not _same_words(x): return 0
+    return stage.get("repeat", {}).get(reason, 1)
+
+def _same_words(x):
+    "Are the deciding words of both parts the same ones?"
+    first, second = (sorted(x.words[i] for i in x.gold.tokens if x.part_of[i] == k) for k in (0, 1))
+    return first == second
 
 # %% ../nbs/12_embedded.ipynb #7b21f0c4
 _symbols = "< > ( ) [ ] , ; : 0 1 2 3 4 5 6 7 8 9" # what an agent may find inserted in its text

@@ -14,7 +14,7 @@ import pandas as pd
 
 from .core import bundled, check_choice, data_root
 from .data import load_data
-from .models import Classifier, load_model
+from .models import Classifier, _package_folder, load_model
 from .training import fit, save_delta
 
 # %% ../nbs/13_minilm.ipynb #e3fc0593
@@ -28,7 +28,7 @@ def train_minilm(train,               # NLI instances with labels
                  progress:bool=False, # show a bar
                  **options) -> Classifier: # further arguments of `fit`
     "Fine-tune MiniLM-L6 for NLI: embeddings and two lower layers frozen"
-    clf = load_model(_wheel, labels=["entailment", "neutral", "contradiction"])
+    clf = load_model(_package_folder(_wheel), labels=["entailment", "neutral", "contradiction"])
     fit(clf, train, dev, epochs=epochs, lr=1.5e-4, batch=32, seed=seed, freeze=_frozen, progress=progress, **options)
     return clf
 
@@ -39,12 +39,13 @@ def _hits(clf, data):
 
 def report_accuracy(clf:Classifier, # who answers
                     data,           # labelled instances
-                   ) -> pd.DataFrame: # one row per class, and all
+                   ) -> pd.DataFrame: # one row per class that occurs, and all
     "Accuracy per class with a 95 % Wilson interval"
     from scipy.stats import binomtest
     hits, labels, rows = _hits(clf, data), np.array([x.label for x in data]), []
     for name in [*clf.labels, "all"]:
         h = hits if name == "all" else hits[labels == name]
+        if not len(h): continue
         ci = binomtest(int(h.sum()), len(h)).proportion_ci(method="wilson")
         rows.append({"class": name, "n": len(h), "accuracy": h.mean(), "low": ci.low, "high": ci.high})
     return pd.DataFrame(rows)
@@ -77,7 +78,8 @@ def train_minilm_task(name:str,       # one of `minilm_recipes`
     "Fine-tune MiniLM for a task and store the change"
     r = minilm_recipes[check_choice(name, minilm_recipes, "MiniLM model")]
     def texts(data, split, size): return load_data(data, split=split, n=n or size, seed=seed, path=path)
-    train, test = [x for part in r["train"] for x in texts(*part)], texts(*r["test"])
+    test = texts(*r["test"])
+    train = _apart([x for part in r["train"] for x in texts(*part)], test)
     clf = _start(r["base"], list(r["labels"]))
     clf.max_length, clf.name = r["max_length"], name
     fit(clf, train, lr=r["lr"], batch=32, epochs=r["epochs"], seed=seed, freeze=_frozen)
@@ -89,9 +91,21 @@ def train_minilm_task(name:str,       # one of `minilm_recipes`
         f"as trained {before:.3f}, as stored {after:.3f}")
     return stored
 
+def _apart(train, test):
+    "Each training text once, and none that shares a part with a test text"
+    known, seen, out = {_key(t) for x in test for t in x.texts}, set(), []
+    for x in train:
+        parts = tuple(map(_key, x.texts))
+        if parts in seen or known & set(parts): continue
+        seen.add(parts)
+        out.append(x)
+    return out
+
+def _key(text): return " ".join(text.lower().split())
+
 def _start(base, labels):
     "The base package with a new head, or another of our models with the same head and other class names"
-    if base == _wheel: return load_model(base, labels=labels)
+    if base == _wheel: return load_model(_package_folder(base), labels=labels)
     other = load_model(base)
     clf = Classifier(other.model, other.tokenizer, labels)
     clf.card = {}
