@@ -25,6 +25,7 @@ from xfeval.metrics.evaluate import contexts, evaluate
 from xfeval.models import load_model, value_of
 
 HERE = Path(__file__).resolve().parent
+OWN = ("xfeval", "limit", "loop", "loop_batched") # sides that call the model through a `Classifier`
 items = {} # {number: benchmark}
 needs = dict(ferret=["ferret-xai==0.4.2", "captum>=0.7,<0.8", "shap>=0.44,<0.45", "transformers==4.57.*",
                      "pyarrow<20", "setuptools<81"],
@@ -55,10 +56,18 @@ def peak_mb(reset=False):
 
 
 class Rows:
-    "Counts the rows that reach a model, whoever sends them"
-    def __init__(self, model):
-        self.rows = 0
-        model.register_forward_pre_hook(self.see, with_kwargs=True)
+    "Counts the rows that reach a model: ours by the classifier's own count, a peer's by a hook, which ours would heed"
+    def __init__(self, clf): self.clf, self.rows = clf, 0
+
+    @contextlib.contextmanager
+    def counting(self, ours):
+        "Start at 0"
+        self.rows, before = 0, self.clf.rows
+        hook = None if ours else self.clf.model.register_forward_pre_hook(self.see, with_kwargs=True)
+        try: yield self
+        finally:
+            if ours: self.rows = self.clf.rows - before
+            else: hook.remove()
 
     def see(self, module, args, kw):
         x = next((kw[k] for k in ("input_ids", "inputs_embeds") if kw.get(k) is not None), args[0] if args else None)
@@ -72,18 +81,20 @@ class Side:
 
 class Race:
     "Runs sides in turn and keeps medians"
-    def __init__(self, o, clf): self.o, self.clf, self.seen, self.rivals = o, clf, Rows(clf.model), {}
+    def __init__(self, o, clf): self.o, self.clf, self.seen, self.rivals = o, clf, Rows(clf), {}
 
     def clock(self): return time.process_time() if self.o.clock == "cpu" else time.perf_counter()
 
-    def once(self, side):
+    def once(self, side, ours):
         "One run of a side, with its time, rows and memory; a peer in its own process has measured these itself"
         gc.collect()
-        before, rows, t = peak_mb(True), self.seen.rows, self.clock()
-        result = side.run()
-        if torch.cuda.is_available(): torch.cuda.synchronize()
-        mine = dict(result=result, seconds=self.clock()-t, rows=self.seen.rows-rows,
-                    megabytes=max(0., peak_mb()-before))
+        before = peak_mb(True)
+        with self.seen.counting(ours):
+            t = self.clock()
+            result = side.run()
+            if torch.cuda.is_available(): torch.cuda.synchronize()
+            seconds = self.clock()-t
+        mine = dict(result=result, seconds=seconds, rows=self.seen.rows, megabytes=max(0., peak_mb()-before))
         return result if isinstance(result, dict) and {"seconds", "rows"} <= set(result) else mine
 
     def __call__(self, cap=None, **sides):
@@ -93,7 +104,7 @@ class Race:
         start = time.perf_counter()
         for _ in range(self.o.repeats):
             for k, s in sides.items():
-                one = self.once(s)
+                one = self.once(s, k in OWN)
                 seconds[k].append(one["seconds"]/s.share)
                 out.setdefault(k, dict(rows=round(one["rows"]/s.share), megabytes=round(one["megabytes"], 1),
                                        result=one["result"]))
@@ -619,9 +630,9 @@ def limit(race, o):
     xs = corpus(clf, 25, m, spread=8)
     budget = 30 if o.quick else 126
     class Spy(Engine):
-        def _forward(self, batch, kind):
-            self.__dict__.setdefault("log", []).append((batch, kind))
-            return super()._forward(batch, kind)
+        def _forward(self, batch):
+            self.__dict__.setdefault("log", []).extend(batch)
+            return super()._forward(batch)
     ex = nine(clf, xs, Engine(clf), budget)
     hard = [n for n in registry if n != "sensitivity" and not n.startswith(("soft", "normalised"))]
     jobs = {"Shapley values": lambda e: explain(clf, xs, "shapley", engine=e, budget=budget), "Shapley values by kriging": lambda e: explain(clf, xs, "shapley", engine=e, budget=budget, estimator="kriging"),
@@ -629,7 +640,7 @@ def limit(race, o):
     for name, job in jobs.items():
         spy = Spy(clf)
         job(spy)
-        rows = [(e, a.rows[r], kind[0]) for batch, kind in spy.log for e, a, _, r, _ in batch if len(kind) == 1]
+        rows = [(r.enc, r.ask.rows[r.number], r.absent) for r in spy.log if not r.ask.soft]
         ready = []
         for absent in dict.fromkeys(k for *_, k in rows):
             some = [(e, r) for e, r, k in rows if k == absent]

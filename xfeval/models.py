@@ -727,29 +727,33 @@ def _scaled(self:Classifier, scale):
         for h in handles: h.remove()
 
 # %% ../nbs/10_models.ipynb #890f77be
-def _attend(query, key, value, heads, mask):
-    "Attention of one position to all"
-    def split(x): return x.view(*x.shape[:2], heads, -1).transpose(1, 2)
-    seen = nn.functional.scaled_dot_product_attention(split(query), split(key), split(value), attn_mask=mask)
-    return seen.transpose(1, 2).flatten(2)
+def _attend(query, states, key, value, heads, mask=None): # mask: (rows, 1, length)
+    "Attention of one position to all, without the keys and values of all: the projections move to its side of the sum"
+    n, width, d = len(states), states.shape[-1], query.shape[-1]//heads
+    def by_head(w): return w.view(heads, d, width)
+    sought = torch.einsum("nhd,hdw->nhw", query.view(n, heads, d), by_head(key.weight))
+    score = sought @ states.mT * d**-.5 # the bias of the keys is the same for all positions and drops out
+    if mask is not None: score = score.where(mask, -torch.inf) if mask.dtype == torch.bool else score + mask
+    seen = torch.einsum("nhw,hdw->nhd", score.softmax(-1) @ states, by_head(value.weight))
+    return seen.reshape(n, 1, -1) + value.bias
 
 def _short_bert(layer, one, states, mask, **kw):
     "The last layer of BERT and RoBERTa for the position `one`"
     a = layer.attention.self
-    seen = _attend(a.query(one), a.key(states), a.value(states), a.num_attention_heads, mask)
+    seen = _attend(a.query(one), states, a.key, a.value, a.num_attention_heads, mask)
     seen = layer.attention.output(seen, one)
     return layer.output(layer.intermediate(seen), seen)
 
 def _short_distilbert(layer, one, states, mask, **kw):
     "The last layer of DistilBERT for the position `one`"
     a = layer.attention
-    seen = a.out_lin(_attend(a.q_lin(one), a.k_lin(states), a.v_lin(states), a.n_heads, mask))
+    seen = a.out_lin(_attend(a.q_lin(one), states, a.k_lin, a.v_lin, a.n_heads, mask))
     seen = layer.sa_layer_norm(seen + one)
     return layer.output_layer_norm(layer.ffn(seen) + seen)
 
 def _short_bart(layer, one, states, mask, encoder_hidden_states, encoder_attention_mask=None, **kw):
     "The last decoder layer of BART for the position `one`"
-    seen, _ = layer.self_attn(one, key_value_states=states, attention_mask=mask)
+    seen, _ = layer.self_attn(one, key_value_states=states, attention_mask=None if mask is None else mask[:, None])
     one = layer.self_attn_layer_norm(one + seen)
     if encoder_attention_mask is not None: encoder_attention_mask = encoder_attention_mask[:, :, :1]
     seen, _ = layer.encoder_attn(one, key_value_states=encoder_hidden_states, attention_mask=encoder_attention_mask)
@@ -767,8 +771,8 @@ class _ShortLayer(nn.Module):
         n, length, _ = hidden_states.shape
         mask = None
         if attention_mask is not None: # the row of (rows, 1, length, length) that belongs to the position
-            mask = _pick(attention_mask[:, 0].expand(n, length, -1), self.at)[:, None, None]
-        elif self.causal: mask = (torch.arange(length, device=self.at.device) <= self.at[:, None])[:, None, None]
+            mask = _pick(attention_mask[:, 0].expand(n, length, -1), self.at)[:, None]
+        elif self.causal: mask = (torch.arange(length, device=self.at.device) <= self.at[:, None])[:, None]
         if encoder_hidden_states is not None: kw["encoder_hidden_states"] = encoder_hidden_states
         one = _pick(hidden_states, self.at)[:, None]
         return self.run(self.layer, one, hidden_states, mask, **kw).expand_as(hidden_states)
