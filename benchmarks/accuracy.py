@@ -194,6 +194,13 @@ def measure(name, game, budgets, seeds):
     return out
 
 
+def compare(clf, words, count, budgets, seeds):
+    "Every estimator on the games of `count` pairs of each number of words"
+    texts = [x for w in words for x in short_pairs(DATASETS[clf.name], w, count)]
+    games_of = stored_games(clf, texts)
+    with threadpool_limits(1): return [r for g in games_of for r in measure(clf.name, g, budgets, seeds)]
+
+
 def table(runs):
     "Root mean squared error in percent of the size of the exact values; a method that failed anywhere is left out there"
     d = pd.DataFrame(runs)
@@ -215,6 +222,12 @@ def verdicts(errors):
             out.append(dict(what=what, model=model, rows=int(rows), ours=float(mine[rows]), best_peer=best,
                             theirs=float(peers[rows][best]), no_worse=bool(ok)))
     return pd.DataFrame(out)
+
+
+def curves(errors):
+    "One record per line of a figure"
+    def plain(row): return [None if np.isnan(e) else round(float(e), 4) for e in row]
+    return [dict(what=k[0], model=k[1], method=k[2], error=plain(row)) for k, row in zip(errors.index, errors.to_numpy())]
 
 
 def draw(errors, path):
@@ -249,15 +262,10 @@ def main():
     p.add_argument("--out", default=str(HERE/"accuracy.json"))
     o = p.parse_args()
     if o.quick: o.words, o.texts, o.seeds, o.budgets, o.models = [8], [1], 1, [32, 64], o.models[:1]
-    runs, lengths = [], []
-    with threadpool_limits(1):
-        for model, count in zip(o.models, o.texts + o.texts[-1:]*len(o.models)):
-            clf = load_model(model)
-            texts = [x for w in o.words for x in short_pairs(DATASETS[model], w, count)]
-            for x, game in zip(texts, stored_games(clf, texts)):
-                runs += measure(model, game, o.budgets, o.seeds)
-                print(f"{model}: {x.id}, {game.n} words", flush=True)
-            lengths.append(dict(model=model, texts=len(texts), words=o.words))
+    runs, counts = [], dict(zip(o.models, o.texts + o.texts[-1:]*len(o.models)))
+    for model, count in counts.items():
+        runs += compare(load_model(model), o.words, count, o.budgets, o.seeds)
+        print(f"{model}: done", flush=True)
     errors = table(runs)
     judged = verdicts(errors)
     print("\nroot mean squared error in percent of the size of the exact values, by model rows")
@@ -267,9 +275,7 @@ def main():
     why = {r["method"]: r["failed"] for r in runs if r.get("failed")}
     for method, reason in why.items(): print(f"{method} failed somewhere: {reason}")
     packages = {k: metadata.version(k) for k in ("shap", "captum", "shapiq")}
-    curves = [dict(what=k[0], model=k[1], method=k[2], error=[None if np.isnan(e) else round(float(e), 4) for e in row])
-              for k, row in zip(errors.index, errors.to_numpy())]
-    found = dict(budgets=o.budgets, seeds=o.seeds, texts=lengths, packages=packages, curves=curves,
+    found = dict(budgets=o.budgets, seeds=o.seeds, words=o.words, texts=counts, packages=packages, curves=curves(errors),
                  verdicts=judged.to_dict("records"), failed=why)
     write_whole(o.out, json.dumps(found, indent=1) + "\n")
     draw(errors, Path(o.out).with_suffix(".png"))

@@ -1,9 +1,9 @@
 """Side by side with captum, shap, shapiq, ferret and interpreto: same model, same texts, same target, same work.
 
-`make bench` runs everything and writes `benchmarks/results.json`, which `nbs/48_benchmarks.ipynb` shows. Every comparison
+`make bench` runs everything and writes `benchmarks/results.json`, which `nbs/48_bench.ipynb` shows. Every comparison
 warms both sides up and then runs them interleaved, up to five times; the median counts. Peers that cannot live with our
 packages run in their own environment: `--setup-peers` creates it (in `XFEVAL_PEERS`, else in the user's cache)."""
-import argparse, contextlib, ctypes, gc, io, json, os, platform, subprocess, sys, time, warnings
+import argparse, contextlib, ctypes, gc, json, os, platform, subprocess, sys, time, warnings
 from importlib import metadata
 from pathlib import Path
 
@@ -14,10 +14,9 @@ warnings.filterwarnings("ignore")
 import numpy as np
 import torch
 
-from xfeval.core import Ask, Instance, play, write_whole
+from xfeval.core import Ask, Instance, write_whole
 from xfeval.data import load_data
-from xfeval.engine import Engine, Job, token_batches
-from xfeval.explainers import games
+from xfeval.engine import Engine, token_batches
 from xfeval.explainers.explain import explain, from_tokens
 from xfeval.explainers.gradients import conductance, frozen
 from xfeval.metrics.base import metrics as registry
@@ -450,90 +449,20 @@ def shap_(race, o):
 
 
 # ---- 6 accuracy per row ----------------------------------------------------------------------------------------------
-def look_up(v): return lambda Z: v[np.atleast_2d(np.asarray(Z) > .5)@(1 << np.arange(len(v).bit_length()-1))]
-
-def token_peers(n, v, rows, seed):
-    "Shapley values by every peer from (about) the same number of rows"
-    import shap, shapiq
-    from captum.attr import KernelShap, ShapleyValueSampling
-    A, f = shapiq.approximator, look_up(v)
-    flat = lambda z: torch.as_tensor(f(z.numpy() > .5), dtype=torch.float64)
-    ones = torch.ones(1, n, dtype=torch.float64)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
-    yield "shap Kernel", lambda: shap.KernelExplainer(f, np.zeros((1, n))).shap_values(np.ones((1, n)),
-                                                                                       nsamples=rows-2, l1_reg=False,
-                                                                                       silent=True)[0]
-    yield "shap Permutation", lambda: shap.PermutationExplainer(f, np.zeros((1, n)),
-                                                                seed=seed)(np.ones((1, n)),
-                                                                           max_evals=max(rows, 2*n+1),
-                                                                           silent=True).values[0]
-    if rows >= n+2:
-        yield "captum sampling", lambda: ShapleyValueSampling(flat).attribute(ones, n_samples=max(1, (rows-2)//n),
-                                                                              perturbations_per_eval=64)[0].numpy()
-    yield "captum KernelShap", lambda: KernelShap(flat).attribute(ones, n_samples=rows-2,
-                                                                  perturbations_per_eval=64)[0].numpy()
-    for name, cls, kw in (("KernelSHAP", A.KernelSHAP, dict(pairing_trick=True)),
-                          ("PermutationSampling", A.PermutationSamplingSV, {}), ("SVARM", A.SVARM, {}),
-                          ("StratifiedSampling", A.StratifiedSamplingSV, {}),
-                          ("UnbiasedKernelSHAP", A.UnbiasedKernelSHAP, dict(pairing_trick=True)),
-                          ("kADDSHAP", A.kADDSHAP, dict(max_order=2, pairing_trick=True))):
-        yield f"shapiq {name}", lambda cls=cls, kw=kw: cls(n=n, random_state=seed,
-                                                           **kw).approximate(rows, f).get_n_order_values(1)
-
-def pair_peers(n, v, rows, seed):
-    "Pairwise Shapley interaction index by shapiq's approximators"
-    import shapiq
-    A, f = shapiq.approximator, look_up(v)
-    for name, cls, kw in (("KernelSHAPIQ", A.KernelSHAPIQ, dict(pairing_trick=True)),
-                          ("inconsistent KernelSHAPIQ", A.InconsistentKernelSHAPIQ, dict(pairing_trick=True)),
-                          ("SVARMIQ", A.SVARMIQ, dict(pairing_trick=True)),
-                          ("PermutationSampling", A.PermutationSamplingSII, {})):
-        yield f"shapiq {name}", lambda cls=cls, kw=kw: cls(n=n, max_order=2, index="SII", random_state=seed, **kw).approximate(rows, f).get_n_order_values(2)[np.triu_indices(n, 1)]
-
 @item(6)
-def accuracy(race, o):
+def per_row(race, o):
     "Error against exact values at equal numbers of rows"
-    from threadpoolctl import threadpool_limits
-    clf, sizes, budgets = race.clf, (6, 7) if o.quick else (8, 10, 11, 12), (32, 64) if o.quick else (64, 128, 256, 512, 1024)
-    tables = [(n, x, play_table(clf, x)) for n in sizes for x in fragments(clf, n, 1 if o.quick else 2)]
-    rows_of = []
-    with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()), threadpool_limits(1):
-        for n, x, v in tables:
-            up, exact = np.triu_indices(n, 1), dict(token=games.shapley_of(v, n), pair=games.interaction_of(v, n))
-            exact["pair"] = exact["pair"][up]
-            for rows in budgets:
-                for seed in range(1 if o.quick or n == 12 else 2):
-                    pad = min(rows, 2**n)
-                    sides = [("token", "xfeval regression", lambda: play(games.kernel_shap(n, seed, pad-2), look_up(v))), ("token", "xfeval kriging", lambda: play(games.kernel_shap(n, seed, pad-2, "kriging"), look_up(v))),
-                             ("pair", "xfeval kriging", lambda: play(games.shapley_interaction(n, seed, pad-2), look_up(v))[1][up]), *(("token", *p) for p in token_peers(n, v, pad, seed)), *(("pair", *p) for p in pair_peers(n, v, pad, seed))]
-                    for kind, name, run in sides:
-                        try:
-                            got = np.asarray(run(), float)
-                            bad = not np.isfinite(got).all()
-                        except Exception: bad = True
-                        rows_of.append(dict(kind=kind, method=name, words=n, rows=rows,
-                                            mse=None if bad else float(((got-exact[kind])**2).mean()),
-                                            size=float((exact[kind]**2).mean())))
-    out = []
-    for kind in ("token", "pair"):
-        mean = lambda name, rows: (lambda r: float(100*np.sqrt(np.mean([x["mse"]/x["size"] for x in r]))) if r
-                                   else None)([x for x in rows_of if x["kind"] == kind and x["method"] == name
-                                               and x["rows"] == rows and x["mse"] is not None])
-        names = list(dict.fromkeys(x["method"] for x in rows_of if x["kind"] == kind))
-        curve = {m: [mean(m, b) for b in budgets] for m in names}
-        for i, b in enumerate(budgets):
-            peers = {m: c[i] for m, c in curve.items() if not m.startswith("xfeval") and c[i] is not None}
-            best = min(peers, key=peers.get)
-            mine = curve["xfeval kriging"][i]
-            out.append(dict(item=6, what=f"{'Shapley values' if kind == 'token' else 'interaction indices'} from {b} rows, {len(tables)} texts of {sizes[0]} to {sizes[-1]} words (error in percent)", peer=best, error=dict(xfeval=mine, peer=peers[best]), ratio=peers[best]/max(mine, 1e-9), goal=1., met=mine <= peers[best]*(1+1e-6) + 1e-6))
-        out[-1]["curve"] = dict(kind=kind, rows=list(budgets), error=curve)
+    import accuracy as a
+    budgets, words = ((32, 64), [8]) if o.quick else (a.BUDGETS, [8, 10, 12])
+    runs = a.compare(race.clf, words, 1, budgets, 1 if o.quick else 2)
+    if not o.quick: runs += a.compare(load_model("tiny-bert-nli"), words, 2, budgets, 2)
+    errors, out = a.table(runs), []
+    for v in a.verdicts(errors).to_dict("records"):
+        what = f"{v['what']} from {v['rows']} rows, texts of {words[0]} to {words[-1]} words, {v['model']} (error in percent)"
+        out.append(dict(item=6, what=what, peer=v["best_peer"], error=dict(xfeval=v["ours"], peer=v["theirs"]),
+                        ratio=v["theirs"]/max(v["ours"], 1e-9), goal=1., met=v["no_worse"]))
+    out[0]["curves"] = dict(rows=list(budgets), curves=a.curves(errors))
     return out
-
-def play_table(clf, x):
-    "The values of all coalitions of a text"
-    def ask(n): return (yield games.every_coalition(n))
-    return np.asarray(Engine(clf).run([Job(x, ask)])[0], float)
 
 
 # ---- 7 interpreto ----------------------------------------------------------------------------------------------------
