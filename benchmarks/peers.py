@@ -23,7 +23,7 @@ from xfeval.metrics.base import metrics as registry
 from xfeval.metrics.evaluate import contexts, evaluate
 from xfeval.models import load_model, value_of
 
-HERE = Path(__file__).resolve().parent
+HERE, START = Path(__file__).resolve().parent, time.perf_counter()
 OWN = ("xfeval", "limit", "loop", "loop_batched") # sides that call the model through a `Classifier`
 items = {} # {number: benchmark}
 needs = dict(ferret=["ferret-xai==0.4.2", "captum>=0.7,<0.8", "shap>=0.44,<0.45", "transformers==4.57.*",
@@ -107,7 +107,7 @@ class Race:
                 seconds[k].append(one["seconds"]/s.share)
                 out.setdefault(k, dict(rows=round(one["rows"]/s.share), megabytes=round(one["megabytes"], 1),
                                        result=one["result"]))
-            if time.perf_counter()-start > (cap or self.o.cap): break
+            if time.perf_counter()-start > (cap or self.o.cap) or time.perf_counter()-START > 60*self.o.minutes: break
         for k in out:
             out[k].update(seconds=float(np.median(seconds[k])), repeats=len(seconds[k]), share=sides[k].share)
         return out
@@ -335,7 +335,7 @@ def sampling(race, o):
         def ours():
             return explain(clf, c.x, "shapley_sampling", target=clf.labels[c.target], absent="pad",
                            engine=Engine(clf), permutations=p.tolist())[0]
-        size = best_size(race, lambda s: run(s), (16, 64)) if o.quick else best_size(race, run)
+        size = best_size(race, run, (16, 64) if o.quick else (16, 32, 64, 128) if tokens < 50 else (16, 32))
         got = race(xfeval=ours, captum=lambda: run(1), captum_best=lambda: run(size))
         d = float(np.abs(c.words(got["captum"]["result"])-got["xfeval"]["result"].vector()[c.e.players]).max())
         for peer, goal in zip(("captum", "captum_best"), goals):
@@ -532,9 +532,9 @@ def loop(clf, ex, names, batched):
 def whole(race, o):
     "The whole unified evaluation against loops"
     clf = race.clf
-    m = 2 if o.quick else 16
+    m, few = (2, 1) if o.quick else (8, 1)
     xs = load_data("demo-nli", n=m)
-    few = 1 if o.quick else 2
+    xs = sorted(xs, key=lambda x: abs(x.n_words-np.median([y.n_words for y in xs]))) # the loops run a typical one
     names = [n for n in registry if n != "sensitivity"]
     ex = nine(clf, xs, Engine(clf), 30 if o.quick else 126)
     per = len(ex)//len(xs)
@@ -542,7 +542,7 @@ def whole(race, o):
     got = race(xfeval=lambda: evaluate(clf, ex, names, engine=Engine(clf)),
                loop=Side(lambda: loop(clf, some, names, False), lambda: None, few/m),
                loop_batched=Side(lambda: loop(clf, some, names, True), lambda: None, few/m))
-    mine, theirs = got["xfeval"]["result"], loop(clf, some, names, True)
+    mine, theirs = got["xfeval"]["result"], got["loop_batched"]["result"]
     flat = [float(v) for r in theirs for v in (r.values() if isinstance(r, dict) else [r])]
     first = evaluate(clf, some, names, engine=Engine(clf)).value.tolist()
     d = [abs(a-b) for a, b in zip(first, flat)] if len(first) == len(flat) else [np.nan]
@@ -555,7 +555,7 @@ def whole(race, o):
 def limit(race, o):
     "Time of a job over the time of its rows, ready in ideal batches"
     clf, out = race.clf, []
-    m = 4 if o.quick else 16
+    m = 4 if o.quick else 8
     xs = corpus(clf, 25, m, spread=8)
     budget = 30 if o.quick else 126
     class Spy(Engine):
@@ -583,7 +583,15 @@ def limit(race, o):
         out.append(record(9, f"{name}, {m} texts", got, "limit", 1.2,
                           ratio=got["xfeval"]["seconds"]/got["limit"]["seconds"], less=True,
                           note="ratio: time of the job over time of its rows alone"))
+        out[-1]["profile"] = shares(bare)
     return out
+
+def shares(run, top=8):
+    "Percent of the time that each operation of the model takes"
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as p: run()
+    took = {e.key.removeprefix("aten::"): e.self_cpu_time_total for e in p.key_averages()}
+    total = sum(took.values())
+    return {k: round(100*took[k]/total, 1) for k in sorted(took, key=took.get, reverse=True)[:top]}
 
 
 # ---- 10 growth -------------------------------------------------------------------------------------------------------
@@ -676,6 +684,7 @@ def options():
     p.add_argument("--only", default="", help="numbers of items, e.g. 1,2,8")
     p.add_argument("--quick", action="store_true", help="tiny sizes, to see that everything runs")
     p.add_argument("--cap", type=float, default=25., help="no further repeat of a comparison after so many seconds")
+    p.add_argument("--minutes", type=float, default=15., help="after so many, every comparison runs once only")
     p.add_argument("--clock", choices=("wall", "cpu"), default="wall",
                    help="cpu: processor seconds, for a busy machine")
     p.add_argument("--out", type=Path, default=HERE/"results.json")
