@@ -244,7 +244,7 @@ def ferret(race, o):
     theirs = r.ask(do="explain", **T(one))["result"][0]
     given = [from_tokens(one[0], e["tokens"], e["scores"], method=e["explainer"],
                          target=clf.labels[T(one)["targets"][0]]) for e in theirs]
-    ours = lambda: evaluate(clf, given, FERRET, engine=Engine(clf))
+    ours = lambda: evaluate(clf, given, {m: dict(as_coded=True) for m in FERRET}, engine=Engine(clf))
     got = race(xfeval=ours, ferret=lambda: r.ask(do="evaluate", **T(one)))
     df = got["xfeval"]["result"]
     values = [[float(df[(df.method == e["explainer"]) & (df.metric == m)].value.iloc[0]) for m in FERRET]

@@ -644,7 +644,7 @@ def forward(self:Classifier, batch:Batch, # what `batch` made
     if embeds is None and (batch.present is not None or on_words): embeds = self.embed(batch)
     if batch.present is not None: embeds = embeds*batch.present[..., None].to(embeds)
     if on_words: embeds = embeds*scale.to(embeds)
-    model = self._quickest(batch)
+    model = self._quickest(batch, plain=embeds is None and scale is None)
     with self._scaled(None if on_words else scale): return self._run(batch, embeds, bias, model)
 
 # %% ../nbs/10_models.ipynb #9d177c81
@@ -789,23 +789,44 @@ def _reach(module, path):
     for name in path.split("."): module = getattr(module, name, None)
     return module
 
+def _descend(module, name):
+    "A submodule, replaced by a twin"
+    module._modules[name] = _twin(module._modules[name])
+    return module._modules[name]
+
 def _twin(module):
     "A module that shares everything with another, but has a list of submodules of its own"
     twin = copy.copy(module)
     twin._modules = dict(module._modules)
     return twin
 
-def _short_view(model, at):
-    "The model with a short last layer, or None where its structure is not a known one"
+class _Once(nn.Module):
+    "A linear map that is computed once for inputs that are known to be equal"
+    def __init__(self, linear, first, number): # first place of each distinct input, and the number of each input
+        super().__init__()
+        self.linear, self.first, self.number = linear, first, number
+
+    def forward(self, x): return self.linear(x.flatten(0, 1)[self.first])[self.number].view(*x.shape[:2], -1)
+
+def _share(layer, same):
+    "A twin of the first layer whose queries, keys and values are computed once for equal tokens"
+    twin = inner = _twin(layer)
+    for name in ("attention", "self"):
+        if name in inner._modules: inner = _descend(inner, name)
+    for name, linear in inner._modules.items():
+        if name in ("query", "key", "value", "q_lin", "k_lin", "v_lin"): inner._modules[name] = _Once(linear, *same)
+    return twin
+
+def _short_view(model, at, same=None):
+    "The model with a short last layer, or None where its structure is not a known one; `same`: for `_Once`"
     import transformers
     path, layer, run = _short_layers.get(type(model).__name__, ("", "", None))
     layers = _reach(model, path) if path else None
     if type(model) is not getattr(transformers, type(model).__name__, None) or not layers: return None
     if type(layers[-1]).__name__ != layer or type(layers[-1]).__module__ != type(model).__module__: return None
     view = inner = _twin(model)
-    for name in path.split("."):
-        inner._modules[name] = _twin(inner._modules[name])
-        inner = inner._modules[name]
+    for name in path.split("."): inner = _descend(inner, name)
+    if same and len(layers) > 1 and run is not _short_bart: inner._modules["0"] = _share(layers[0], same)
     inner._modules[str(len(layers)-1)] = _ShortLayer(layers[-1], run, at, causal=run is _short_bart)
     return view
 
@@ -816,16 +837,25 @@ def _watched(model):
     return any(m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in model.modules())
 
 @patch
-def _view(self:Classifier, batch):
+def _view(self:Classifier, batch, same=None):
     "The model with a last layer for what the head reads in this batch, or None"
-    return _short_view(self.model, batch.last if self.bart else torch.zeros_like(batch.last))
+    return _short_view(self.model, batch.last if self.bart else torch.zeros_like(batch.last), same)
 
 @patch
-def _quickest(self:Classifier, batch):
+def _same(self:Classifier, batch):
+    "Tokens that enter the first layer alike (equal id, segment and place): the first of each kind, the kind of each"
+    ids, types, place = batch.ids.numpy(), batch.types.numpy(), self._positions(batch.mask).numpy()
+    token = (ids*(types.max()+1) + types)*ids.shape[1] + np.arange(ids.shape[1])
+    _, first, number = np.unique(token*(place.max()+1) + place, return_index=True, return_inverse=True)
+    return torch.as_tensor(first), torch.as_tensor(number.ravel())
+
+@patch
+def _quickest(self:Classifier, batch, plain=False): # plain: the embeddings are those of the tokens
     "What to run: the model, or a view of it that gives the same logits"
-    plain = not (torch.is_grad_enabled() or self.model.training) and self.model.config._attn_implementation == "sdpa"
-    if not plain or _watched(self.model) or self.whole_because: return self.model
-    return self._view(batch)
+    fit = not (torch.is_grad_enabled() or self.model.training) and self.model.config._attn_implementation == "sdpa"
+    if not fit or _watched(self.model) or self.whole_because: return self.model
+    same = self._same(batch) if plain and self.device.type == "cpu" else None
+    return self._view(batch, same if same and 2*len(same[0]) < len(same[1]) else None)
 
 @patch(as_prop=True)
 def whole_because(self:Classifier) -> str: # empty: the short form may be used
@@ -841,7 +871,7 @@ def _compare_short(self:Classifier):
     width = min(5, self.max_length)
     n, ids = np.array([width, (width+1)//2, 1]), np.arange(3*width).reshape(3, -1) % self.model.config.vocab_size
     b = self._tensors(ids, 0*ids, 0*ids-1, n, None, [], self.padding_side)
-    view = self._view(b)
+    view = self._view(b, self._same(b) if self.device.type == "cpu" else None)
     if view is None: return f"the structure of {type(self.model).__name__} is not a known one"
     try: gap = (self._run(b, None, None) - self._run(b, None, None, view)).abs().max().item()
     except Exception as e: return f"the short last layer fails: {type(e).__name__}: {e}"
