@@ -148,7 +148,6 @@ VALUES = {
     "shapiq OwenSamplingSV": shapiq("OwenSamplingSV"),
     "shapiq SVARM": shapiq("SVARM", **PAIRED),
     "shapiq ProxySPEX": shapiq("ProxySPEX", index="SV", max_order=1),
-    "shapiq SPEX": shapiq("SPEX", index="SV", max_order=1),
 }
 
 INDICES = {
@@ -160,8 +159,10 @@ INDICES = {
     "shapiq SVARMIQ": shapiq("SVARMIQ", 2, **INDEX, **PAIRED),
     "shapiq PermutationSamplingSII": shapiq("PermutationSamplingSII", 2, **INDEX),
     "shapiq ProxySPEX": shapiq("ProxySPEX", 2, **INDEX),
-    "shapiq SPEX": shapiq("SPEX", 2, **INDEX),
 }
+
+SLOW = {"Shapley values": {"shapiq SPEX": shapiq("SPEX", index="SV", max_order=1)}, # made for many more words: half a minute
+        "interaction indices": {"shapiq SPEX": shapiq("SPEX", 2, **INDEX)}}        # per call, refuses small budgets
 
 
 # measuring
@@ -258,10 +259,14 @@ def main():
     p.add_argument("--texts", nargs="+", type=int, default=[2, 1], help="texts of each length, for each model")
     p.add_argument("--seeds", type=int, default=3)
     p.add_argument("--budgets", nargs="+", type=int, default=list(BUDGETS))
+    p.add_argument("--slow", action="store_true", help="also estimators that take half a minute per call (SPEX)")
     p.add_argument("--quick", action="store_true", help="one text of 8 words, two budgets, one seed")
     p.add_argument("--out", default=str(HERE/"accuracy.json"))
     o = p.parse_args()
     if o.quick: o.words, o.texts, o.seeds, o.budgets, o.models = [8], [1], 1, [32, 64], o.models[:1]
+    if o.slow:
+        VALUES.update(SLOW["Shapley values"])
+        INDICES.update(SLOW["interaction indices"])
     runs, counts = [], dict(zip(o.models, o.texts + o.texts[-1:]*len(o.models)))
     for model, count in counts.items():
         runs += compare(load_model(model), o.words, count, o.budgets, o.seeds)
