@@ -242,12 +242,13 @@ def draw(errors, path):
         for method, e in d.droplevel(["what", "model"]).iterrows():
             mine = method.startswith(OURS)
             e = e[e > 1e-3]
+            if not len(e): continue
             ax.plot(e.index, e, marker="o", ms=4, lw=2.5 if mine else 1, ls="-" if mine else "--", label=method)
         ax.set(xscale="log", yscale="log", ylim=(None, 400), title=f"{what}, {model}", xlabel="model rows",
                ylabel="error in percent of the exact values" if ax is axes[0, 0] else None)
         ax.set_xticks(errors.columns, [str(c) for c in errors.columns])
         ax.minorticks_off()
-        ax.legend(fontsize=7, loc="lower left")
+        ax.legend(fontsize=7, loc="upper center", bbox_to_anchor=(.5, -.13), ncols=2)
     fig.tight_layout()
     fig.savefig(path, dpi=110)
 
