@@ -148,7 +148,6 @@ VALUES = {
     "shapiq OwenSamplingSV": shapiq("OwenSamplingSV"),
     "shapiq SVARM": shapiq("SVARM", **PAIRED),
     "shapiq ProxySPEX": shapiq("ProxySPEX", index="SV", max_order=1),
-    "shapiq SPEX": shapiq("SPEX", index="SV", max_order=1),
 }
 
 INDICES = {
@@ -160,8 +159,10 @@ INDICES = {
     "shapiq SVARMIQ": shapiq("SVARMIQ", 2, **INDEX, **PAIRED),
     "shapiq PermutationSamplingSII": shapiq("PermutationSamplingSII", 2, **INDEX),
     "shapiq ProxySPEX": shapiq("ProxySPEX", 2, **INDEX),
-    "shapiq SPEX": shapiq("SPEX", 2, **INDEX),
 }
+
+SLOW = {"Shapley values": {"shapiq SPEX": shapiq("SPEX", index="SV", max_order=1)}, # made for many more words: half a minute
+        "interaction indices": {"shapiq SPEX": shapiq("SPEX", 2, **INDEX)}}        # per call, refuses small budgets
 
 
 # measuring
@@ -194,6 +195,13 @@ def measure(name, game, budgets, seeds):
     return out
 
 
+def compare(clf, words, count, budgets, seeds):
+    "Every estimator on the games of `count` pairs of each number of words"
+    texts = [x for w in words for x in short_pairs(DATASETS[clf.name], w, count)]
+    games_of = stored_games(clf, texts)
+    with threadpool_limits(1): return [r for g in games_of for r in measure(clf.name, g, budgets, seeds)]
+
+
 def table(runs):
     "Root mean squared error in percent of the size of the exact values; a method that failed anywhere is left out there"
     d = pd.DataFrame(runs)
@@ -217,6 +225,12 @@ def verdicts(errors):
     return pd.DataFrame(out)
 
 
+def curves(errors):
+    "One record per line of a figure"
+    def plain(row): return [None if np.isnan(e) else round(float(e), 4) for e in row]
+    return [dict(what=k[0], model=k[1], method=k[2], error=plain(row)) for k, row in zip(errors.index, errors.to_numpy())]
+
+
 def draw(errors, path):
     "Error against rows, one panel per model and quantity"
     import matplotlib
@@ -228,12 +242,13 @@ def draw(errors, path):
         for method, e in d.droplevel(["what", "model"]).iterrows():
             mine = method.startswith(OURS)
             e = e[e > 1e-3]
+            if not len(e): continue
             ax.plot(e.index, e, marker="o", ms=4, lw=2.5 if mine else 1, ls="-" if mine else "--", label=method)
         ax.set(xscale="log", yscale="log", ylim=(None, 400), title=f"{what}, {model}", xlabel="model rows",
                ylabel="error in percent of the exact values" if ax is axes[0, 0] else None)
         ax.set_xticks(errors.columns, [str(c) for c in errors.columns])
         ax.minorticks_off()
-        ax.legend(fontsize=7, loc="lower left")
+        ax.legend(fontsize=7, loc="upper center", bbox_to_anchor=(.5, -.13), ncols=2)
     fig.tight_layout()
     fig.savefig(path, dpi=110)
 
@@ -245,19 +260,18 @@ def main():
     p.add_argument("--texts", nargs="+", type=int, default=[2, 1], help="texts of each length, for each model")
     p.add_argument("--seeds", type=int, default=3)
     p.add_argument("--budgets", nargs="+", type=int, default=list(BUDGETS))
+    p.add_argument("--slow", action="store_true", help="also estimators that take half a minute per call (SPEX)")
     p.add_argument("--quick", action="store_true", help="one text of 8 words, two budgets, one seed")
     p.add_argument("--out", default=str(HERE/"accuracy.json"))
     o = p.parse_args()
     if o.quick: o.words, o.texts, o.seeds, o.budgets, o.models = [8], [1], 1, [32, 64], o.models[:1]
-    runs, lengths = [], []
-    with threadpool_limits(1):
-        for model, count in zip(o.models, o.texts + o.texts[-1:]*len(o.models)):
-            clf = load_model(model)
-            texts = [x for w in o.words for x in short_pairs(DATASETS[model], w, count)]
-            for x, game in zip(texts, stored_games(clf, texts)):
-                runs += measure(model, game, o.budgets, o.seeds)
-                print(f"{model}: {x.id}, {game.n} words", flush=True)
-            lengths.append(dict(model=model, texts=len(texts), words=o.words))
+    if o.slow:
+        VALUES.update(SLOW["Shapley values"])
+        INDICES.update(SLOW["interaction indices"])
+    runs, counts = [], dict(zip(o.models, o.texts + o.texts[-1:]*len(o.models)))
+    for model, count in counts.items():
+        runs += compare(load_model(model), o.words, count, o.budgets, o.seeds)
+        print(f"{model}: done", flush=True)
     errors = table(runs)
     judged = verdicts(errors)
     print("\nroot mean squared error in percent of the size of the exact values, by model rows")
@@ -267,9 +281,7 @@ def main():
     why = {r["method"]: r["failed"] for r in runs if r.get("failed")}
     for method, reason in why.items(): print(f"{method} failed somewhere: {reason}")
     packages = {k: metadata.version(k) for k in ("shap", "captum", "shapiq")}
-    curves = [dict(what=k[0], model=k[1], method=k[2], error=[None if np.isnan(e) else round(float(e), 4) for e in row])
-              for k, row in zip(errors.index, errors.to_numpy())]
-    found = dict(budgets=o.budgets, seeds=o.seeds, texts=lengths, packages=packages, curves=curves,
+    found = dict(budgets=o.budgets, seeds=o.seeds, words=o.words, texts=counts, packages=packages, curves=curves(errors),
                  verdicts=judged.to_dict("records"), failed=why)
     write_whole(o.out, json.dumps(found, indent=1) + "\n")
     draw(errors, Path(o.out).with_suffix(".png"))

@@ -1,9 +1,9 @@
 """Side by side with captum, shap, shapiq, ferret and interpreto: same model, same texts, same target, same work.
 
-`make bench` runs everything and writes `benchmarks/results.json`, which `nbs/48_benchmarks.ipynb` shows. Every comparison
+`make bench` runs everything and writes `benchmarks/results.json`, which `nbs/48_bench.ipynb` shows. Every comparison
 warms both sides up and then runs them interleaved, up to five times; the median counts. Peers that cannot live with our
 packages run in their own environment: `--setup-peers` creates it (in `XFEVAL_PEERS`, else in the user's cache)."""
-import argparse, contextlib, ctypes, gc, io, json, os, platform, subprocess, sys, time, warnings
+import argparse, contextlib, ctypes, gc, json, os, platform, subprocess, sys, time, warnings
 from importlib import metadata
 from pathlib import Path
 
@@ -14,17 +14,17 @@ warnings.filterwarnings("ignore")
 import numpy as np
 import torch
 
-from xfeval.core import Ask, Instance, play, write_whole
+from xfeval.core import Ask, Instance, write_whole
 from xfeval.data import load_data
-from xfeval.engine import Engine, Job, token_batches
-from xfeval.explainers import games
+from xfeval.engine import Engine, token_batches
 from xfeval.explainers.explain import explain, from_tokens
 from xfeval.explainers.gradients import conductance, frozen
 from xfeval.metrics.base import metrics as registry
 from xfeval.metrics.evaluate import contexts, evaluate
 from xfeval.models import load_model, value_of
 
-HERE = Path(__file__).resolve().parent
+HERE, START = Path(__file__).resolve().parent, time.perf_counter()
+OWN = ("xfeval", "limit", "loop", "loop_batched") # sides that call the model through a `Classifier`
 items = {} # {number: benchmark}
 needs = dict(ferret=["ferret-xai==0.4.2", "captum>=0.7,<0.8", "shap>=0.44,<0.45", "transformers==4.57.*",
                      "pyarrow<20", "setuptools<81"],
@@ -55,10 +55,18 @@ def peak_mb(reset=False):
 
 
 class Rows:
-    "Counts the rows that reach a model, whoever sends them"
-    def __init__(self, model):
-        self.rows = 0
-        model.register_forward_pre_hook(self.see, with_kwargs=True)
+    "Counts the rows that reach a model: ours by the classifier's own count, a peer's by a hook, which ours would heed"
+    def __init__(self, clf): self.clf, self.rows = clf, 0
+
+    @contextlib.contextmanager
+    def counting(self, ours):
+        "Start at 0"
+        self.rows, before = 0, self.clf.rows
+        hook = None if ours else self.clf.model.register_forward_pre_hook(self.see, with_kwargs=True)
+        try: yield self
+        finally:
+            if ours: self.rows = self.clf.rows - before
+            else: hook.remove()
 
     def see(self, module, args, kw):
         x = next((kw[k] for k in ("input_ids", "inputs_embeds") if kw.get(k) is not None), args[0] if args else None)
@@ -72,18 +80,20 @@ class Side:
 
 class Race:
     "Runs sides in turn and keeps medians"
-    def __init__(self, o, clf): self.o, self.clf, self.seen, self.rivals = o, clf, Rows(clf.model), {}
+    def __init__(self, o, clf): self.o, self.clf, self.seen, self.rivals = o, clf, Rows(clf), {}
 
     def clock(self): return time.process_time() if self.o.clock == "cpu" else time.perf_counter()
 
-    def once(self, side):
+    def once(self, side, ours):
         "One run of a side, with its time, rows and memory; a peer in its own process has measured these itself"
         gc.collect()
-        before, rows, t = peak_mb(True), self.seen.rows, self.clock()
-        result = side.run()
-        if torch.cuda.is_available(): torch.cuda.synchronize()
-        mine = dict(result=result, seconds=self.clock()-t, rows=self.seen.rows-rows,
-                    megabytes=max(0., peak_mb()-before))
+        before = peak_mb(True)
+        with self.seen.counting(ours):
+            t = self.clock()
+            result = side.run()
+            if torch.cuda.is_available(): torch.cuda.synchronize()
+            seconds = self.clock()-t
+        mine = dict(result=result, seconds=seconds, rows=self.seen.rows, megabytes=max(0., peak_mb()-before))
         return result if isinstance(result, dict) and {"seconds", "rows"} <= set(result) else mine
 
     def __call__(self, cap=None, **sides):
@@ -93,11 +103,11 @@ class Race:
         start = time.perf_counter()
         for _ in range(self.o.repeats):
             for k, s in sides.items():
-                one = self.once(s)
+                one = self.once(s, k in OWN)
                 seconds[k].append(one["seconds"]/s.share)
                 out.setdefault(k, dict(rows=round(one["rows"]/s.share), megabytes=round(one["megabytes"], 1),
                                        result=one["result"]))
-            if time.perf_counter()-start > (cap or self.o.cap): break
+            if time.perf_counter()-start > (cap or self.o.cap) or time.perf_counter()-START > 60*self.o.minutes: break
         for k in out:
             out[k].update(seconds=float(np.median(seconds[k])), repeats=len(seconds[k]), share=sides[k].share)
         return out
@@ -234,7 +244,7 @@ def ferret(race, o):
     theirs = r.ask(do="explain", **T(one))["result"][0]
     given = [from_tokens(one[0], e["tokens"], e["scores"], method=e["explainer"],
                          target=clf.labels[T(one)["targets"][0]]) for e in theirs]
-    ours = lambda: evaluate(clf, given, FERRET, engine=Engine(clf))
+    ours = lambda: evaluate(clf, given, {m: dict(as_coded=True) for m in FERRET}, engine=Engine(clf))
     got = race(xfeval=ours, ferret=lambda: r.ask(do="evaluate", **T(one)))
     df = got["xfeval"]["result"]
     values = [[float(df[(df.method == e["explainer"]) & (df.metric == m)].value.iloc[0]) for m in FERRET]
@@ -325,7 +335,7 @@ def sampling(race, o):
         def ours():
             return explain(clf, c.x, "shapley_sampling", target=clf.labels[c.target], absent="pad",
                            engine=Engine(clf), permutations=p.tolist())[0]
-        size = best_size(race, lambda s: run(s), (16, 64)) if o.quick else best_size(race, run)
+        size = best_size(race, run, (16, 64) if o.quick else (16, 32, 64, 128) if tokens < 50 else (16, 32))
         got = race(xfeval=ours, captum=lambda: run(1), captum_best=lambda: run(size))
         d = float(np.abs(c.words(got["captum"]["result"])-got["xfeval"]["result"].vector()[c.e.players]).max())
         for peer, goal in zip(("captum", "captum_best"), goals):
@@ -439,90 +449,20 @@ def shap_(race, o):
 
 
 # ---- 6 accuracy per row ----------------------------------------------------------------------------------------------
-def look_up(v): return lambda Z: v[np.atleast_2d(np.asarray(Z) > .5)@(1 << np.arange(len(v).bit_length()-1))]
-
-def token_peers(n, v, rows, seed):
-    "Shapley values by every peer from (about) the same number of rows"
-    import shap, shapiq
-    from captum.attr import KernelShap, ShapleyValueSampling
-    A, f = shapiq.approximator, look_up(v)
-    flat = lambda z: torch.as_tensor(f(z.numpy() > .5), dtype=torch.float64)
-    ones = torch.ones(1, n, dtype=torch.float64)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
-    yield "shap Kernel", lambda: shap.KernelExplainer(f, np.zeros((1, n))).shap_values(np.ones((1, n)),
-                                                                                       nsamples=rows-2, l1_reg=False,
-                                                                                       silent=True)[0]
-    yield "shap Permutation", lambda: shap.PermutationExplainer(f, np.zeros((1, n)),
-                                                                seed=seed)(np.ones((1, n)),
-                                                                           max_evals=max(rows, 2*n+1),
-                                                                           silent=True).values[0]
-    if rows >= n+2:
-        yield "captum sampling", lambda: ShapleyValueSampling(flat).attribute(ones, n_samples=max(1, (rows-2)//n),
-                                                                              perturbations_per_eval=64)[0].numpy()
-    yield "captum KernelShap", lambda: KernelShap(flat).attribute(ones, n_samples=rows-2,
-                                                                  perturbations_per_eval=64)[0].numpy()
-    for name, cls, kw in (("KernelSHAP", A.KernelSHAP, dict(pairing_trick=True)),
-                          ("PermutationSampling", A.PermutationSamplingSV, {}), ("SVARM", A.SVARM, {}),
-                          ("StratifiedSampling", A.StratifiedSamplingSV, {}),
-                          ("UnbiasedKernelSHAP", A.UnbiasedKernelSHAP, dict(pairing_trick=True)),
-                          ("kADDSHAP", A.kADDSHAP, dict(max_order=2, pairing_trick=True))):
-        yield f"shapiq {name}", lambda cls=cls, kw=kw: cls(n=n, random_state=seed,
-                                                           **kw).approximate(rows, f).get_n_order_values(1)
-
-def pair_peers(n, v, rows, seed):
-    "Pairwise Shapley interaction index by shapiq's approximators"
-    import shapiq
-    A, f = shapiq.approximator, look_up(v)
-    for name, cls, kw in (("KernelSHAPIQ", A.KernelSHAPIQ, dict(pairing_trick=True)),
-                          ("inconsistent KernelSHAPIQ", A.InconsistentKernelSHAPIQ, dict(pairing_trick=True)),
-                          ("SVARMIQ", A.SVARMIQ, dict(pairing_trick=True)),
-                          ("PermutationSampling", A.PermutationSamplingSII, {})):
-        yield f"shapiq {name}", lambda cls=cls, kw=kw: cls(n=n, max_order=2, index="SII", random_state=seed, **kw).approximate(rows, f).get_n_order_values(2)[np.triu_indices(n, 1)]
-
 @item(6)
-def accuracy(race, o):
+def per_row(race, o):
     "Error against exact values at equal numbers of rows"
-    from threadpoolctl import threadpool_limits
-    clf, sizes, budgets = race.clf, (6, 7) if o.quick else (8, 10, 11, 12), (32, 64) if o.quick else (64, 128, 256, 512, 1024)
-    tables = [(n, x, play_table(clf, x)) for n in sizes for x in fragments(clf, n, 1 if o.quick else 2)]
-    rows_of = []
-    with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()), threadpool_limits(1):
-        for n, x, v in tables:
-            up, exact = np.triu_indices(n, 1), dict(token=games.shapley_of(v, n), pair=games.interaction_of(v, n))
-            exact["pair"] = exact["pair"][up]
-            for rows in budgets:
-                for seed in range(1 if o.quick or n == 12 else 2):
-                    pad = min(rows, 2**n)
-                    sides = [("token", "xfeval regression", lambda: play(games.kernel_shap(n, seed, pad-2), look_up(v))), ("token", "xfeval kriging", lambda: play(games.kernel_shap(n, seed, pad-2, "kriging"), look_up(v))),
-                             ("pair", "xfeval kriging", lambda: play(games.shapley_interaction(n, seed, pad-2), look_up(v))[1][up]), *(("token", *p) for p in token_peers(n, v, pad, seed)), *(("pair", *p) for p in pair_peers(n, v, pad, seed))]
-                    for kind, name, run in sides:
-                        try:
-                            got = np.asarray(run(), float)
-                            bad = not np.isfinite(got).all()
-                        except Exception: bad = True
-                        rows_of.append(dict(kind=kind, method=name, words=n, rows=rows,
-                                            mse=None if bad else float(((got-exact[kind])**2).mean()),
-                                            size=float((exact[kind]**2).mean())))
-    out = []
-    for kind in ("token", "pair"):
-        mean = lambda name, rows: (lambda r: float(100*np.sqrt(np.mean([x["mse"]/x["size"] for x in r]))) if r
-                                   else None)([x for x in rows_of if x["kind"] == kind and x["method"] == name
-                                               and x["rows"] == rows and x["mse"] is not None])
-        names = list(dict.fromkeys(x["method"] for x in rows_of if x["kind"] == kind))
-        curve = {m: [mean(m, b) for b in budgets] for m in names}
-        for i, b in enumerate(budgets):
-            peers = {m: c[i] for m, c in curve.items() if not m.startswith("xfeval") and c[i] is not None}
-            best = min(peers, key=peers.get)
-            mine = curve["xfeval kriging"][i]
-            out.append(dict(item=6, what=f"{'Shapley values' if kind == 'token' else 'interaction indices'} from {b} rows, {len(tables)} texts of {sizes[0]} to {sizes[-1]} words (error in percent)", peer=best, error=dict(xfeval=mine, peer=peers[best]), ratio=peers[best]/max(mine, 1e-9), goal=1., met=mine <= peers[best]*(1+1e-6) + 1e-6))
-        out[-1]["curve"] = dict(kind=kind, rows=list(budgets), error=curve)
+    import accuracy as a
+    budgets, words = ((32, 64), [8]) if o.quick else (a.BUDGETS, [8, 10, 12])
+    runs = a.compare(race.clf, words, 1, budgets, 1 if o.quick else 2)
+    if not o.quick: runs += a.compare(load_model("tiny-bert-nli"), words, 2, budgets, 2)
+    errors, out = a.table(runs), []
+    for v in a.verdicts(errors).to_dict("records"):
+        what = f"{v['what']} from {v['rows']} rows, texts of {words[0]} to {words[-1]} words, {v['model']} (error in percent)"
+        out.append(dict(item=6, what=what, peer=v["best_peer"], error=dict(xfeval=v["ours"], peer=v["theirs"]),
+                        ratio=v["theirs"]/max(v["ours"], 1e-9), goal=1., met=v["no_worse"]))
+    out[0]["curves"] = dict(rows=list(budgets), curves=a.curves(errors))
     return out
-
-def play_table(clf, x):
-    "The values of all coalitions of a text"
-    def ask(n): return (yield games.every_coalition(n))
-    return np.asarray(Engine(clf).run([Job(x, ask)])[0], float)
 
 
 # ---- 7 interpreto ----------------------------------------------------------------------------------------------------
@@ -592,9 +532,9 @@ def loop(clf, ex, names, batched):
 def whole(race, o):
     "The whole unified evaluation against loops"
     clf = race.clf
-    m = 2 if o.quick else 16
+    m, few = (2, 1) if o.quick else (8, 1)
     xs = load_data("demo-nli", n=m)
-    few = 1 if o.quick else 2
+    xs = sorted(xs, key=lambda x: abs(x.n_words-np.median([y.n_words for y in xs]))) # the loops run a typical one
     names = [n for n in registry if n != "sensitivity"]
     ex = nine(clf, xs, Engine(clf), 30 if o.quick else 126)
     per = len(ex)//len(xs)
@@ -602,7 +542,7 @@ def whole(race, o):
     got = race(xfeval=lambda: evaluate(clf, ex, names, engine=Engine(clf)),
                loop=Side(lambda: loop(clf, some, names, False), lambda: None, few/m),
                loop_batched=Side(lambda: loop(clf, some, names, True), lambda: None, few/m))
-    mine, theirs = got["xfeval"]["result"], loop(clf, some, names, True)
+    mine, theirs = got["xfeval"]["result"], got["loop_batched"]["result"]
     flat = [float(v) for r in theirs for v in (r.values() if isinstance(r, dict) else [r])]
     first = evaluate(clf, some, names, engine=Engine(clf)).value.tolist()
     d = [abs(a-b) for a, b in zip(first, flat)] if len(first) == len(flat) else [np.nan]
@@ -615,13 +555,13 @@ def whole(race, o):
 def limit(race, o):
     "Time of a job over the time of its rows, ready in ideal batches"
     clf, out = race.clf, []
-    m = 4 if o.quick else 16
+    m = 4 if o.quick else 8
     xs = corpus(clf, 25, m, spread=8)
     budget = 30 if o.quick else 126
     class Spy(Engine):
-        def _forward(self, batch, kind):
-            self.__dict__.setdefault("log", []).append((batch, kind))
-            return super()._forward(batch, kind)
+        def _forward(self, batch):
+            self.__dict__.setdefault("log", []).extend(batch)
+            return super()._forward(batch)
     ex = nine(clf, xs, Engine(clf), budget)
     hard = [n for n in registry if n != "sensitivity" and not n.startswith(("soft", "normalised"))]
     jobs = {"Shapley values": lambda e: explain(clf, xs, "shapley", engine=e, budget=budget), "Shapley values by kriging": lambda e: explain(clf, xs, "shapley", engine=e, budget=budget, estimator="kriging"),
@@ -629,7 +569,7 @@ def limit(race, o):
     for name, job in jobs.items():
         spy = Spy(clf)
         job(spy)
-        rows = [(e, a.rows[r], kind[0]) for batch, kind in spy.log for e, a, _, r, _ in batch if len(kind) == 1]
+        rows = [(r.enc, r.ask.rows[r.number], r.absent) for r in spy.log if not r.ask.soft]
         ready = []
         for absent in dict.fromkeys(k for *_, k in rows):
             some = [(e, r) for e, r, k in rows if k == absent]
@@ -643,7 +583,15 @@ def limit(race, o):
         out.append(record(9, f"{name}, {m} texts", got, "limit", 1.2,
                           ratio=got["xfeval"]["seconds"]/got["limit"]["seconds"], less=True,
                           note="ratio: time of the job over time of its rows alone"))
+        out[-1]["profile"] = shares(bare)
     return out
+
+def shares(run, top=8):
+    "Percent of the time that each operation of the model takes"
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as p: run()
+    took = {e.key.removeprefix("aten::"): e.self_cpu_time_total for e in p.key_averages()}
+    total = sum(took.values())
+    return {k: round(100*took[k]/total, 1) for k in sorted(took, key=took.get, reverse=True)[:top]}
 
 
 # ---- 10 growth -------------------------------------------------------------------------------------------------------
@@ -736,6 +684,7 @@ def options():
     p.add_argument("--only", default="", help="numbers of items, e.g. 1,2,8")
     p.add_argument("--quick", action="store_true", help="tiny sizes, to see that everything runs")
     p.add_argument("--cap", type=float, default=25., help="no further repeat of a comparison after so many seconds")
+    p.add_argument("--minutes", type=float, default=15., help="after so many, every comparison runs once only")
     p.add_argument("--clock", choices=("wall", "cpu"), default="wall",
                    help="cpu: processor seconds, for a busy machine")
     p.add_argument("--out", type=Path, default=HERE/"results.json")

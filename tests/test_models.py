@@ -588,6 +588,24 @@ def test_short_last_layer_gives_the_same_logits(name, short_runs):
         assert np.allclose(np.concatenate(one_by_one), whole, atol=1e-5)
 
 @pytest.mark.parametrize("name", SHORT)
+def test_equal_tokens_enter_the_first_layer_once(name, monkeypatch):
+    shared, plain = [], models._Once.forward
+    def spy(self, x):
+        shared.append((len(self.first), x.shape[0]*x.shape[1]))
+        return plain(self, x)
+    monkeypatch.setattr(models._Once, "forward", spy)
+    c, rng = new_model(name), np.random.default_rng(0)
+    encs = [e for e in c.encode_all(mixed(3)) for _ in range(20)]
+    rows = [rng.random(len(e.players)) < .5 for e in encs]
+    for absent in absences:
+        with torch.enable_grad(): whole = c.forward(c.batch(encs, rows, absent)).detach()
+        c.logits(encs[:2]) # compared, and too few equal tokens to share
+        shared.clear()
+        assert np.allclose(c.logits(encs, rows, absent), whole, atol=1e-5)
+        expected = 0 if name == "bart" or absent == "zero_embedding" else 3
+        assert len(shared) == expected and all(2*few < all_ for few, all_ in shared)
+
+@pytest.mark.parametrize("name", SHORT)
 def test_short_last_layer_under_soft_perturbation_and_given_embeddings(name, short_runs):
     c = new_model(name) # transformers leaves hooks in a model that was asked for its attention
     assert c.whole_because == "" and short_runs.pop() == 3 # compared once, on three rows

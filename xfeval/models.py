@@ -644,7 +644,7 @@ def forward(self:Classifier, batch:Batch, # what `batch` made
     if embeds is None and (batch.present is not None or on_words): embeds = self.embed(batch)
     if batch.present is not None: embeds = embeds*batch.present[..., None].to(embeds)
     if on_words: embeds = embeds*scale.to(embeds)
-    model = self._quickest(batch)
+    model = self._quickest(batch, plain=embeds is None and scale is None)
     with self._scaled(None if on_words else scale): return self._run(batch, embeds, bias, model)
 
 # %% ../nbs/10_models.ipynb #9d177c81
@@ -727,29 +727,33 @@ def _scaled(self:Classifier, scale):
         for h in handles: h.remove()
 
 # %% ../nbs/10_models.ipynb #890f77be
-def _attend(query, key, value, heads, mask):
-    "Attention of one position to all"
-    def split(x): return x.view(*x.shape[:2], heads, -1).transpose(1, 2)
-    seen = nn.functional.scaled_dot_product_attention(split(query), split(key), split(value), attn_mask=mask)
-    return seen.transpose(1, 2).flatten(2)
+def _attend(query, states, key, value, heads, mask=None): # mask: (rows, 1, length)
+    "Attention of one position to all, without the keys and values of all: the projections move to its side of the sum"
+    n, width, d = len(states), states.shape[-1], query.shape[-1]//heads
+    def by_head(w): return w.view(heads, d, width)
+    sought = torch.einsum("nhd,hdw->nhw", query.view(n, heads, d), by_head(key.weight))
+    score = sought @ states.mT * d**-.5 # the bias of the keys is the same for all positions and drops out
+    if mask is not None: score = score.where(mask, -torch.inf) if mask.dtype == torch.bool else score + mask
+    seen = torch.einsum("nhw,hdw->nhd", score.softmax(-1) @ states, by_head(value.weight))
+    return seen.reshape(n, 1, -1) + value.bias
 
 def _short_bert(layer, one, states, mask, **kw):
     "The last layer of BERT and RoBERTa for the position `one`"
     a = layer.attention.self
-    seen = _attend(a.query(one), a.key(states), a.value(states), a.num_attention_heads, mask)
+    seen = _attend(a.query(one), states, a.key, a.value, a.num_attention_heads, mask)
     seen = layer.attention.output(seen, one)
     return layer.output(layer.intermediate(seen), seen)
 
 def _short_distilbert(layer, one, states, mask, **kw):
     "The last layer of DistilBERT for the position `one`"
     a = layer.attention
-    seen = a.out_lin(_attend(a.q_lin(one), a.k_lin(states), a.v_lin(states), a.n_heads, mask))
+    seen = a.out_lin(_attend(a.q_lin(one), states, a.k_lin, a.v_lin, a.n_heads, mask))
     seen = layer.sa_layer_norm(seen + one)
     return layer.output_layer_norm(layer.ffn(seen) + seen)
 
 def _short_bart(layer, one, states, mask, encoder_hidden_states, encoder_attention_mask=None, **kw):
     "The last decoder layer of BART for the position `one`"
-    seen, _ = layer.self_attn(one, key_value_states=states, attention_mask=mask)
+    seen, _ = layer.self_attn(one, key_value_states=states, attention_mask=None if mask is None else mask[:, None])
     one = layer.self_attn_layer_norm(one + seen)
     if encoder_attention_mask is not None: encoder_attention_mask = encoder_attention_mask[:, :, :1]
     seen, _ = layer.encoder_attn(one, key_value_states=encoder_hidden_states, attention_mask=encoder_attention_mask)
@@ -767,8 +771,8 @@ class _ShortLayer(nn.Module):
         n, length, _ = hidden_states.shape
         mask = None
         if attention_mask is not None: # the row of (rows, 1, length, length) that belongs to the position
-            mask = _pick(attention_mask[:, 0].expand(n, length, -1), self.at)[:, None, None]
-        elif self.causal: mask = (torch.arange(length, device=self.at.device) <= self.at[:, None])[:, None, None]
+            mask = _pick(attention_mask[:, 0].expand(n, length, -1), self.at)[:, None]
+        elif self.causal: mask = (torch.arange(length, device=self.at.device) <= self.at[:, None])[:, None]
         if encoder_hidden_states is not None: kw["encoder_hidden_states"] = encoder_hidden_states
         one = _pick(hidden_states, self.at)[:, None]
         return self.run(self.layer, one, hidden_states, mask, **kw).expand_as(hidden_states)
@@ -785,23 +789,44 @@ def _reach(module, path):
     for name in path.split("."): module = getattr(module, name, None)
     return module
 
+def _descend(module, name):
+    "A submodule, replaced by a twin"
+    module._modules[name] = _twin(module._modules[name])
+    return module._modules[name]
+
 def _twin(module):
     "A module that shares everything with another, but has a list of submodules of its own"
     twin = copy.copy(module)
     twin._modules = dict(module._modules)
     return twin
 
-def _short_view(model, at):
-    "The model with a short last layer, or None where its structure is not a known one"
+class _Once(nn.Module):
+    "A linear map that is computed once for inputs that are known to be equal"
+    def __init__(self, linear, first, number): # first place of each distinct input, and the number of each input
+        super().__init__()
+        self.linear, self.first, self.number = linear, first, number
+
+    def forward(self, x): return self.linear(x.flatten(0, 1)[self.first])[self.number].view(*x.shape[:2], -1)
+
+def _share(layer, same):
+    "A twin of the first layer whose queries, keys and values are computed once for equal tokens"
+    twin = inner = _twin(layer)
+    for name in ("attention", "self"):
+        if name in inner._modules: inner = _descend(inner, name)
+    for name, linear in inner._modules.items():
+        if name in ("query", "key", "value", "q_lin", "k_lin", "v_lin"): inner._modules[name] = _Once(linear, *same)
+    return twin
+
+def _short_view(model, at, same=None):
+    "The model with a short last layer, or None where its structure is not a known one; `same`: for `_Once`"
     import transformers
     path, layer, run = _short_layers.get(type(model).__name__, ("", "", None))
     layers = _reach(model, path) if path else None
     if type(model) is not getattr(transformers, type(model).__name__, None) or not layers: return None
     if type(layers[-1]).__name__ != layer or type(layers[-1]).__module__ != type(model).__module__: return None
     view = inner = _twin(model)
-    for name in path.split("."):
-        inner._modules[name] = _twin(inner._modules[name])
-        inner = inner._modules[name]
+    for name in path.split("."): inner = _descend(inner, name)
+    if same and len(layers) > 1 and run is not _short_bart: inner._modules["0"] = _share(layers[0], same)
     inner._modules[str(len(layers)-1)] = _ShortLayer(layers[-1], run, at, causal=run is _short_bart)
     return view
 
@@ -812,16 +837,25 @@ def _watched(model):
     return any(m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in model.modules())
 
 @patch
-def _view(self:Classifier, batch):
+def _view(self:Classifier, batch, same=None):
     "The model with a last layer for what the head reads in this batch, or None"
-    return _short_view(self.model, batch.last if self.bart else torch.zeros_like(batch.last))
+    return _short_view(self.model, batch.last if self.bart else torch.zeros_like(batch.last), same)
 
 @patch
-def _quickest(self:Classifier, batch):
+def _same(self:Classifier, batch):
+    "Tokens that enter the first layer alike (equal id, segment and place): the first of each kind, the kind of each"
+    ids, types, place = batch.ids.numpy(), batch.types.numpy(), self._positions(batch.mask).numpy()
+    token = (ids*(types.max()+1) + types)*ids.shape[1] + np.arange(ids.shape[1])
+    _, first, number = np.unique(token*(place.max()+1) + place, return_index=True, return_inverse=True)
+    return torch.as_tensor(first), torch.as_tensor(number.ravel())
+
+@patch
+def _quickest(self:Classifier, batch, plain=False): # plain: the embeddings are those of the tokens
     "What to run: the model, or a view of it that gives the same logits"
-    plain = not (torch.is_grad_enabled() or self.model.training) and self.model.config._attn_implementation == "sdpa"
-    if not plain or _watched(self.model) or self.whole_because: return self.model
-    return self._view(batch)
+    fit = not (torch.is_grad_enabled() or self.model.training) and self.model.config._attn_implementation == "sdpa"
+    if not fit or _watched(self.model) or self.whole_because: return self.model
+    same = self._same(batch) if plain and self.device.type == "cpu" else None
+    return self._view(batch, same if same and 2*len(same[0]) < len(same[1]) else None)
 
 @patch(as_prop=True)
 def whole_because(self:Classifier) -> str: # empty: the short form may be used
@@ -837,7 +871,7 @@ def _compare_short(self:Classifier):
     width = min(5, self.max_length)
     n, ids = np.array([width, (width+1)//2, 1]), np.arange(3*width).reshape(3, -1) % self.model.config.vocab_size
     b = self._tensors(ids, 0*ids, 0*ids-1, n, None, [], self.padding_side)
-    view = self._view(b)
+    view = self._view(b, self._same(b) if self.device.type == "cpu" else None)
     if view is None: return f"the structure of {type(self.model).__name__} is not a known one"
     try: gap = (self._run(b, None, None) - self._run(b, None, None, view)).abs().max().item()
     except Exception as e: return f"the short last layer fails: {type(e).__name__}: {e}"
