@@ -300,7 +300,9 @@ def test_batches_of_similar_length_hold_every_example_once():
     assert sorted(torch.cat(batches).tolist()) == list(range(203))
     padded = sum(len(b)*int(lengths[b].max()) for b in batches)
     plain = sum(len(b)*int(lengths[b].max()) for b in torch.arange(203).split(8))
-    assert padded < .75*plain
+    assert padded < .85*plain
+    again = _orders(r, 1, 203, 8, lengths)
+    assert {frozenset(b.tolist()) for b in batches}.isdisjoint(frozenset(b.tolist()) for b in again)
 
 
 def test_one_by_one_equals_plain_torch():

@@ -201,7 +201,7 @@ def _(p): return len(p["cells"])*p["n"]*12*9*7, 0
 def _(p): return _sun_rows(p), len(p["cells"])*2*13*p["seeds"]
 
 @_work_of("zhao2023")
-def _(p): return 4*5*p["n"]*(1+p["draws"])*30, 4*p["seeds"]
+def _(p): return p["seeds"]*(2*p["n"] + 2*p["n_long"])*(5+p["draws"])*150, 4*p["seeds"]
 
 @_work_of("zaman2022")
 def _(p): return p["n"]*6*26*(p["lime_samples"] + p["shapley_samples"]*20)//4, 0

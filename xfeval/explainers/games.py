@@ -10,7 +10,7 @@ __all__ = ['games', 'laws', 'estimators', 'lime_kernels', 'lime_models', 'lime_d
            'sobol', 'random_scores']
 
 # %% ../../nbs/20_games.ipynb #228bd9ce
-import inspect
+import functools, inspect
 from itertools import chain, combinations
 from math import comb, exp
 
@@ -18,6 +18,7 @@ import numpy as np
 import scipy.linalg as sl
 from scipy.optimize import minimize
 from sklearn.linear_model import Lasso, LinearRegression, Ridge
+from threadpoolctl import ThreadpoolController
 
 from ..core import Registry, check_choice, check_options
 
@@ -315,6 +316,13 @@ def _scales(z, y, rng, rows=192, steps=12, prior=.5, nugget=1e-6):
     return np.exp(found.x)
 
 # %% ../../nbs/20_games.ipynb #bfdf2eb8
+@functools.cache
+def _threads(): return ThreadpoolController()
+
+def _one_thread():
+    "Matrices of this size are solved fastest by one thread, and threads of the model may still be spinning"
+    return _threads().limit(limits=1, user_api="blas")
+
 class Kriging:
     "A Gaussian process through the values of some coalitions; the first two are the empty and the full one"
     def __init__(self,
@@ -323,7 +331,10 @@ class Kriging:
                  rng=0,         # seed or generator
                  rows:int=1024, # more coalitions than this are thinned
                 ):
-        rng, (m, n) = np.random.default_rng(rng), z.shape
+        with _one_thread(): self._fit(z, v, np.random.default_rng(rng), rows)
+
+    def _fit(self, z, v, rng, rows):
+        m, n = z.shape
         i = _thinned(m, rows, rng)
         self.z, y, h = z[i], v[i], _trend(z[i])
         self.shift = y.mean()

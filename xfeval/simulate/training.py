@@ -102,10 +102,10 @@ def _by_length(lengths, n): # stable, so that equal lengths keep their order
 
 def _orders(rng, epoch, n, batch, lengths, window=8):
     "Batches of random examples, of similar length inside a window; long ones come at the same step for all learners"
-    p = torch.tensor(rng.permutation(n))
+    p, out = torch.tensor(rng.permutation(n)), []
     if lengths is None: return list(p.split(batch))
-    out = []
-    for w in p.split(batch*window): out += w[_by_length(lengths[w], len(w))].split(batch)
+    about = lengths*torch.tensor(rng.uniform(.7, 1.3, n)) # so that other texts meet in every epoch
+    for w in p.split(batch*window): out += w[_by_length(about[w], len(w))].split(batch)
     shuffled = np.random.default_rng(epoch).permutation(len(out)-1)
     return [out[i] for i in shuffled] + out[-1:] # an unfinished batch stays last
 
