@@ -197,3 +197,10 @@ def test_raw_text_of_our_corpora_is_cut_into_the_same_words_again(lang):
     from xfeval.data import load_data
     for x in [*load_data("demo-xnli", lang=lang), *load_data("controlled-xnli", lang=lang, n=60)]:
         assert Instance.from_text(x.texts, lang=lang).parts == x.parts
+
+
+def test_code_of_rooms():
+    from xfeval.core import code_of
+    assert code_of("models") != code_of("engine") and code_of("models") == code_of("models")
+    assert code_of("explainers", "models") != code_of("explainers")
+    with pytest.raises(ValueError, match="no room"): code_of("cellar")

@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['kinds', 'subword_rules', 'absences', 'soft_absences', 'published_absences', 'outputs', 'check_choice', 'options_of',
-           'check_options', 'Registry', 'fingerprint', 'seed_for', 'write_whole', 'bundled', 'data_root', 'split_words',
-           'Gold', 'join_words', 'Instance', 'item_words', 'Explanation', 'average', 'Ask', 'as_ask', 'play']
+           'check_options', 'Registry', 'fingerprint', 'seed_for', 'write_whole', 'bundled', 'code_of', 'data_root',
+           'split_words', 'Gold', 'join_words', 'Instance', 'item_words', 'Explanation', 'average', 'Ask', 'as_ask',
+           'play']
 
 # %% ../nbs/00_core.ipynb #62c7df55
-import difflib, hashlib, inspect, json, math, os, tempfile
+import difflib, functools, hashlib, inspect, json, math, os, tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -133,6 +134,15 @@ def bundled(*names) -> Path: # a path that may or may not exist
     "Where something that ships with the project lies: `data/...` in a checkout, or under `XFEVAL_HOME`"
     home = os.environ.get("XFEVAL_HOME")
     return Path(home or Path(__file__).resolve().parent.parent/"data").joinpath(*names)
+
+@functools.cache
+def code_of(*rooms) -> str: # 16 hexadecimal digits
+    "A hash of the source of some rooms, `models` or `explainers` say: what is kept on disk must not outlive its code"
+    import xfeval
+    home = Path(xfeval.__file__).parent
+    files = [f for r in rooms for f in sorted([*home.glob(f"{r}.py"), *home.glob(f"{r}/*.py")])]
+    if not files: raise ValueError(f"no room of the library is called {', '.join(rooms)}")
+    return fingerprint(*[f.read_text(encoding="utf8") for f in files])
 
 def data_root() -> Path|None: # a folder, or None where there is none
     "The folder of real datasets: `XFEVAL_DATA`, else `../shared/data` beside the checkout"

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .core import bundled, check_choice, fingerprint, write_whole
+from .core import bundled, check_choice, code_of, fingerprint, write_whole
 from .data import datasets, list_datasets, load_data
 from .engine import Engine
 from .explainers.explain import _build, _scores, explain, span_options
@@ -64,7 +64,8 @@ class Cell:
 # %% ../nbs/40b_sun.ipynb #bc2adbde
 def _block_file(store, clf, block, seed, options):
     if store is None: return None
-    name = fingerprint(clf.fingerprint, [x.fingerprint for x in block], seed, options)
+    code = code_of("models", "engine", "explainers")
+    name = fingerprint(clf.fingerprint, [x.fingerprint for x in block], seed, options, code)
     return Path(store)/f"sun2025-{clf.name}-{name}.safetensors"
 
 _raw_kinds = list(product(bases, ("token", "pair")))

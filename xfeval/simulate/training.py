@@ -18,7 +18,7 @@ from torch import nn
 from torch.func import functional_call, stack_module_state, vmap
 from tqdm.auto import tqdm
 
-from ..core import check_choice, fingerprint, seed_for, write_whole
+from ..core import check_choice, code_of, fingerprint, seed_for, write_whole
 
 # %% ../../nbs/38a_training.ipynb #6ed7dfd9
 @dataclass(frozen=True)
@@ -203,9 +203,12 @@ class Lesson:
     shape: str  # lessons of one shape are trained together
     what: dict  # whatever training needs
 
+def _record(cache, key): # the file of a finished record; another one whenever the code of learning changes
+    return cache/f"{fingerprint(key, code_of('simulate', 'models'))}.json"
+
 def _stored(cache, key):
     "A finished record, or None if there is none or it was cut off while being written"
-    path = cache/f"{key}.json"
+    path = _record(cache, key)
     if not path.is_file(): return None
     try: return json.loads(path.read_text(encoding="utf8"))
     except json.JSONDecodeError: return None
@@ -239,7 +242,7 @@ def run_lessons(lessons,       # a list of `Lesson`
         def work(shard):
             records = {l.key: json.dumps(r) for l, r in zip(shard, train(shard))}
             for key, text in records.items():
-                if cache: write_whole(cache/f"{key}.json", text)
+                if cache: write_whole(_record(cache, key), text)
             with lock:
                 done.update({key: json.loads(text) for key, text in records.items()})
                 bar.update(len(shard))
