@@ -333,7 +333,8 @@ body{font:16px/1.5 system-ui,sans-serif;max-width:76rem;margin:2rem auto;padding
 h1{margin-bottom:.2rem} h3{margin:1.6rem 0 .3rem}
 h2{border-top:2px solid var(--line);padding-top:1.2rem;margin-top:2.4rem}
 a{color:var(--link)} .note,.foot,figcaption{color:var(--soft)} .foot{font-size:.8rem;margin:.15rem 0}
-img{max-width:min(100%,56rem);max-height:46rem;height:auto} nav ul{columns:2;padding-left:1.2rem} .wide{overflow-x:auto}
+img{max-width:min(100%,56rem);max-height:46rem;height:auto} .wide{overflow-x:auto}
+nav ul{columns:2;column-gap:3rem;padding-left:1.2rem}
 table{border-collapse:collapse;font-size:.82rem;margin:.4rem 0}
 caption{text-align:left;color:var(--soft);padding-bottom:.3rem}
 th,td{border-bottom:1px solid var(--line);padding:.2rem .5rem;text-align:left;vertical-align:top} th{font-weight:600}
