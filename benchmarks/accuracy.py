@@ -257,7 +257,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--models", nargs="+", default=list(DATASETS), choices=list(DATASETS))
     p.add_argument("--words", nargs="+", type=int, default=[8, 10, 12], help="lengths of the texts")
-    p.add_argument("--texts", nargs="+", type=int, default=[2, 1], help="texts of each length, for each model")
+    p.add_argument("--texts", nargs="+", type=int, default=[6, 6], help="texts of each length, for each model")
     p.add_argument("--seeds", type=int, default=3)
     p.add_argument("--budgets", nargs="+", type=int, default=list(BUDGETS))
     p.add_argument("--slow", action="store_true", help="also estimators that take half a minute per call (SPEX)")

@@ -139,3 +139,12 @@ def test_the_task_is_part_of_what_was_forgotten(data):
     for x in some:
         query = set(x.parts[1]) - {"the", "?", "."}
         assert len({x.words[i] for i in x.gold.tokens} & query) == 3
+
+
+@pytest.mark.parametrize("about", ["date", "role"])
+def test_claims_of_one_kind(about):
+    xs = generate("controlled-fever", 60, about=about)
+    assert {x.meta["about"] for x in xs} == {about}
+    assert check_corpus(xs, *solvers["controlled-fever"][::2])["label"] == 0
+    with pytest.raises(ValueError, match="unknown kind of claim 'rolle'.*did you mean 'role'"):
+        generate("controlled-fever", 1, about="rolle")

@@ -387,10 +387,10 @@ def _unseen(draft, about):
     template, value = draft["claim"]
     return about in ("date", "number", "place", "antonym") and held_out(min(_keys(template)), value)
 
-def _draft(rng, kind, label, split):
+def _draft(rng, kind, label, split, choice):
     "What the claim is about and how to state it; held-out combinations only where the split wants them"
     while True:
-        about = pick(rng, list(abouts))
+        about = pick(rng, choice)
         draft = abouts[about](rng, kind, label)
         if split == "test" or _unseen(draft, about) == (split == "test_unseen"): return about, draft
 
@@ -422,13 +422,15 @@ def _ordered(rng, chosen):
 _short_claims = ["at present .", "at the moment .", "these days ."]
 
 @corpora("controlled-fever", labels=("supports", "refutes", "not enough info"), langs=("en",),
-         splits=("train", "validation", "test", "test_unseen"), options=("distractors",))
-def controlled_fever(rng, lang, split, index, distractors=4):
+         splits=("train", "validation", "test", "test_unseen"), options=("distractors", "about"))
+def controlled_fever(rng, lang, split, index, distractors=4,
+                     about=None): # only claims of this kind, one of `abouts`
     "Evidence about a person, town or company and a claim that it supports, refutes or leaves open"
+    choice = list(abouts) if about is None else [check_choice(about, abouts, "kind of claim")]
     kind = pick(rng, list(facts))
     label = pick(rng, ["supports", "refutes", "not enough info"])
     a, b, c, pronouns, poss = _entities(rng, kind)
-    about, draft = _draft(rng, kind, label, split)
+    about, draft = _draft(rng, kind, label, split, choice)
     open_ = label == "not enough info"
     general = open_ and about in ("place", "kind") and draft["evidence"] is not None and chance(rng, .6)
     evidence = []

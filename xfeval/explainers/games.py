@@ -285,22 +285,29 @@ def _thinned(m, rows, rng):
     if m <= rows: return np.arange(m)
     return np.concatenate([[0, 1], 2+rng.permutation(m-2)[:rows-2]])
 
-def _reml(log_c, x, y, h, prior, nugget):
-    "Restricted likelihood of the scales and its gradient"
+def _inverse(chol):
+    "The inverse of a matrix from its lower Cholesky factor, with half the work of solving for the unit matrix"
+    half, _ = sl.lapack.dpotri(chol, lower=1)
+    half = np.tril(half)
+    return half + np.tril(half, -1).T
+
+def _reml(log_c, x, y, h, prior, nugget, slope=True):
+    "Restricted likelihood of the scales, and its gradient if asked for"
     c, (m, p) = np.exp(log_c), h.shape
     k = _covariance(x, x, c)
     noisy = k.copy()
     noisy[np.diag_indices(m)] += nugget
     chol = sl.cholesky(noisy, lower=True, check_finite=False)
-    inverse = sl.cho_solve((chol, True), np.eye(m), check_finite=False)
-    kh = inverse@h
-    a = h.T@kh
-    project = inverse - kh@np.linalg.solve(a, kh.T)
-    py = project@y
+    solved = sl.cho_solve((chol, True), np.column_stack([h, y]), check_finite=False)
+    kh, a = solved[:, :-1], h.T@solved[:, :-1]
+    py = solved[:, -1] - kh@np.linalg.solve(a, h.T@solved[:, -1])
     q, off = max(y@py, 1e-300), log_c-log_c.mean()
     fit = (m-p)*np.log(q) + 2*np.log(np.diag(chol)).sum() + np.linalg.slogdet(a)[1]
+    value = .5*fit + .5*prior*off@off
+    if not slope: return value
+    project = _inverse(chol) - kh@np.linalg.solve(a, kh.T)
     g = .5*(project - (m-p)*np.outer(py, py)/q)*k
-    return .5*fit + .5*prior*off@off, -.5*c*(g.sum() - ((g@x)*x).sum(0)) + prior*off
+    return value, -.5*c*(g.sum() - ((g@x)*x).sum(0)) + prior*off
 
 def _scales(z, y, rng, rows=192, steps=12, prior=.5, nugget=1e-6):
     "The scale of every player, from at most `rows` coalitions"
@@ -310,7 +317,7 @@ def _scales(z, y, rng, rows=192, steps=12, prior=.5, nugget=1e-6):
     y = (y[i]-y[i].mean())/(np.ptp(y) or 1)
     args = (x, y, h, prior, nugget)
     starts = [np.full(n, np.log(c)) for c in (.1, .2, .4, .8, 1.6)]
-    start = min(starts, key=lambda s: _reml(s, *args)[0])
+    start = min(starts, key=lambda s: _reml(s, *args, slope=False))
     found = minimize(_reml, start, args=args, jac=True, method="L-BFGS-B", bounds=[(-6, 1.8)]*n,
                      options=dict(maxiter=steps))
     return np.exp(found.x)

@@ -335,9 +335,11 @@ def _trapezoids(y, g):
     "Mean gradient at both ends of each step, times the step: one number per position"
     return ((g[1:]+g[:-1])/2*(y[1:]-y[:-1])).sum((0, 2))
 
-def _through_layers(clf, enc, points, target, output, layers, tokens=1024):
+def _through_layers(clf, enc, points, target, output, layers, tokens=768):
     "Sums over the path, one batch of points after the other, each starting with the last point of the one before"
-    total, ends, size, s = 0., [], max(2, tokens//max(1, len(enc.ids))), 0
+    steps = len(points)-1
+    parts = -(-steps//max(1, tokens//max(1, len(enc.ids)) - 1)) # batches of nearly equal size
+    total, ends, size, s = 0., [], -(-steps//parts) + 1, 0
     while s < len(points)-1:
         part = points[s:s+size]
         try: ys, gs, values = _layer_values(clf, enc, part, target, output, layers)
