@@ -527,11 +527,15 @@ def _say_progress(say, ended, running, waiting, start): # ended: "[3/10] name: 1
              f"left: {len(waiting)} ({', '.join(waiting)})" if waiting else "", f"{time.time()-start:.0f} s so far"]
     say(" | ".join(filter(None, parts)))
 
-def _rows_like(work): # rows and trainings in one number: a training of a tiny model takes as long as some 2,000 rows
-    return 0 if work is None else work[0] + 2000*work[1]
+_pace = dict( # seconds per thousand planned rows in one run of the demo; only their order matters
+    truth_metrics=.07, zhao2023=.17, pruthi2022_students=.22, ferret_benchmark=.35, pruthi2022_humans=.4,
+    truth_methods=.48, zaman2022=.57, sun2025_simulatability=.79, sun2025_sensitivity=.98, sun2025_faithfulness=.99)
+
+def _rows_like(name, work): # rows and trainings in one number: a training of a tiny model is like some 2,000 rows
+    return 0 if work is None else (work[0] + 2000*work[1])*_pace.get(name, .5)
 
 def _chains(names, nbs, plan, wait): # the work of each notebook and of the longest chain that waits for it
-    own = {n: _rows_like(planned(n, nbs[n], plan[n])) for n in names}
+    own = {n: _rows_like(n, planned(n, nbs[n], plan[n])) for n in names}
     def length(n, seen=()):
         then = [k for k in names if n in wait[k] and k not in seen]
         return own[n] + max((length(k, (*seen, n)) for k in then), default=0)
