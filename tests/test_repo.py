@@ -1,10 +1,11 @@
 "The promises of the repo: library and notebooks agree, pins agree, the README is the index notebook, nothing local leaks"
-import configparser, json, re, shutil, subprocess, sys
+import configparser, importlib.metadata, json, re, shutil, subprocess, sys
 from pathlib import Path
 
 import nbformat
 import pytest
 import yaml
+from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted(p for p in (ROOT/"nbs").rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
@@ -35,6 +36,14 @@ def test_lock_covers_what_is_asked_for():
         for l in (ROOT/f).read_text().splitlines():
             name = re.split(r"[=<>~! ]", l.strip())[0].lower().replace("_", "-")
             if name and not l.startswith(("-", "#")): assert name in have, f"{name} of {f} is not in the lock"
+
+
+def test_lock_installs_on_the_first_python_that_is_asked_for():
+    "A pin that needs 3.11.5, say, cannot be installed where a distribution ships 3.11.2"
+    asked = re.search(r'requires-python\s*=\s*">=([\d.]+)"', (ROOT/"pyproject.toml").read_text())[1]
+    for name in pins():
+        needs = importlib.metadata.metadata(name).get("Requires-Python")
+        assert not needs or SpecifierSet(needs).contains(f"{asked}.0"), f"{name} needs Python {needs}"
 
 
 @pytest.fixture(scope="module")
