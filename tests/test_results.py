@@ -5,6 +5,7 @@ from pathlib import Path
 import nbformat
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 import yaml
 
@@ -448,3 +449,15 @@ def test_a_claim_on_spread_survives_redraws():
     claim = dict(predicate="narrower", args=dict(value="v", of="m", pairs=[["a", "b"]]))
     r, verdict, why = cl._judge(claim, t.assign(low=t.v - .01, high=t.v + .01), 50, np.random.default_rng(0))
     assert verdict == "yes" and why.startswith("holds in 100%")
+
+
+def test_a_killed_runner_takes_its_notebooks_along():
+    "Nothing goes on computing after the runner is gone"
+    from xfeval.run import _watch
+    child = _watch + "print(os.getpid(), flush=True); threading.Event().wait()"
+    runner = subprocess.Popen([sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"],
+                              stdout=subprocess.PIPE, text=True)
+    notebook = psutil.Process(int(runner.stdout.readline()))
+    runner.kill()
+    runner.wait()
+    assert psutil.wait_procs([notebook], timeout=60)[1] == []

@@ -133,7 +133,14 @@ def _is_done(out, name, stamp): # the record of a complete run that still counts
     return r if r.get("stamp") == stamp and all((out/p).exists() for p in r["files"]) else None
 
 # %% ../nbs/41_run.ipynb #bc00e6b0
-_papermill = """
+_watch = """
+import os, threading, time
+def watch(parent):
+    while os.getppid() == parent: time.sleep(1)
+    os._exit(1)
+threading.Thread(target=watch, args=(os.getppid(),), daemon=True).start()
+""" # a runner that is killed takes its notebooks along
+_papermill = _watch + """
 import json, sys, papermill
 a = json.load(sys.stdin)
 papermill.execute_notebook(a["path"], a["target"], a["params"], cwd=a["cwd"], progress_bar=False,
