@@ -34,7 +34,17 @@ def only_gold(x:Instance) -> Instance|None: # None where one part has no gold wo
 # %% ../nbs/12_embedded.ipynb #6aacadfb
 _first = dict(only_gold=True, batch=64) # a first stage shows nothing but the deciding words
 _roles = dict(repeat=dict(role=4))      # role swaps are rare and hard
-_swaps = dict(_first, n=30_000, repeat={"role swap": 8}, options=dict(distractors=0))
+_bare = dict(_first, n=30_000, repeat={"role swap": 8}, options=dict(distractors=0))
+_swaps = dict(n=45_000, lr=7e-4, options=dict(about="role"), repeat={"missing information": 0})
+_swapped = ( # role swaps: bare, then masked at their places, then in their text; each time first in the same words
+    dict(_bare, direct=("role swap",)), _bare,
+    dict(_swaps, n=60_000, lr=1e-3, options=dict(about="role", distractors=0), direct=("role swap",),
+         repeat={"missing information": 0, "role swap": 2}, masks=dict(keep_gold=.7)),
+    dict(_swaps, lr=1e-3, direct=("role swap",), masks=dict(keep_gold=.8, mask_others=.2)),
+    dict(_swaps, masks=dict(keep_gold=.4, mask_others=.6)),
+    dict(_swaps, masks=dict(keep_gold=.1, mask_others=.3)),
+    dict(n=70_000, lr=7e-4, repeat={"role swap": 2}),
+    dict(n=90_000, lr=7e-4, repeat={"role swap": 2, "hypernym": 3, "place": 2, "number": 2}))
 
 _nli = dict(corpus="controlled-nli", labels=("entailment", "neutral", "contradiction"),
             layers=4, width=128, heads=4, max_length=80,
@@ -57,9 +67,7 @@ recipes = {
     "tiny-bart-nli": dict(_nli, arch="bart", decoder_layers=1,
                           stages=(*_nli["stages"], dict(_roles, n=200_000, lr=7e-4))),
     "tiny-gpt-nli": dict(_nli, arch="gpt2", stages=(*_nli["stages"], dict(_roles, n=240_000))),
-    "tiny-bert-fever": dict(_fever, arch="bert", stages=(
-        *_fever["stages"], dict(_swaps, direct=("role swap",)), _swaps,
-        dict(n=45_000, lr=7e-4, repeat={"role swap": 3, "number": 2, "hypernym": 2}))),
+    "tiny-bert-fever": dict(_fever, arch="bert", stages=(_fever["stages"][0], dict(n=90_000), *_swapped)),
     "tiny-bart-fever": dict(_fever, arch="bart", decoder_layers=1),
     "tiny-bert-sentiment": dict(_one, corpus="controlled-sentiment", labels=("negative", "positive")),
     "tiny-bert-topic": dict(_one, corpus="controlled-topic", labels=("world", "sports", "business", "science")),
@@ -132,7 +140,7 @@ def train_embedded(name:str,         # one of `recipes`
     for k, xs in data.items():
         stage, whole = stages[k], not stages[k].get("only_gold")
         record = fit(clf, xs, dev, lr=stage.get("lr", 1e-3), batch=stage.get("batch", 48),
-                     seed=seed_for(seed, name, k) % 2**31, mask_augment=.2 if whole else None,
+                     seed=seed_for(seed, name, k) % 2**31, mask_augment=stage.get("masks", .2) if whole else None,
                      rationale=float(whole), eval_every=1000)
         _round(clf)
         clf.card = dict(clf.card, size=size, recipe=_plain(dict(recipe, stages=stages[:k+1])))
