@@ -286,6 +286,17 @@ def test_report_shows_what_was_made_and_says_what_is_missing(tmp_path):
     assert "zhao2023_table01" in gaps and "no model" in gaps and "sun2025_table01" not in gaps
 
 
+@pytest.mark.parametrize("profile,shown", [("demo", True), ("laptop", False)])
+def test_report_does_not_pass_on_texts_of_others(tmp_path, profile, shown):
+    from xfeval.run import notebooks, write_report
+    res = Results(tmp_path, "pruthi2022_students", "")
+    res.table(pd.DataFrame({"a sentence of somebody": ["LIME"]}), "pruthi2022_table02", "Examples")
+    res.close()
+    done = dict(name="pruthi2022_students", params=dict(n=3), files=res.files)
+    text = write_report(tmp_path, profile, [done], notebooks()).read_text()
+    assert ("a sentence of somebody" in text) == shown and ("not passed on" in text) != shown
+
+
 def test_longest_chain_of_notebooks_starts_first(folder):
     from xfeval.run import _chains, notebooks
     nbs, names = notebooks(), ["sun2025_faithfulness", "sun2025_simulatability", "ferret_benchmark"]

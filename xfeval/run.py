@@ -490,11 +490,18 @@ def _short_table(f, most=60): # a written table as Markdown, or the number of it
     rows = sum(line.startswith("|") for line in text.splitlines()) - 2
     return text if rows <= most else f"`{f.stem}` has {rows} rows, too many for this page."
 
-def _item_text(item, files, out): # an item of the list as Markdown
+def _withheld(item, profile): # names of outputs that quote texts which are not ours to pass on
+    needs = item_needs(item, profile)
+    ours = isinstance(needs, str) or all(d.startswith(("controlled-", "demo-")) for d in needs.get("data", ()))
+    return () if ours else item.get("quotes", ())
+
+def _item_text(item, files, out, profile): # an item of the list as Markdown
     number = _number_of(item["id"])
     parts = [f"### {number}: {item['title']}" if number else f"### {item['title']}"]
     for f in map(Path, files):
-        if f.suffix == ".png": parts.append(f"![{f.stem}]({f.as_posix()})")
+        if f.stem in _withheld(item, profile):
+            parts.append(f"`{f.stem}` quotes texts of the data set, which are not passed on here.")
+        elif f.suffix == ".png": parts.append(f"![{f.stem}]({f.as_posix()})")
         else: parts.append(_short_table(out/"tables"/f"{f.stem}.md"))
     return "\n\n".join(parts)
 
@@ -510,7 +517,7 @@ def write_report(out, profile, records, nbs, skipped=None) -> Path:
         made = {i["id"]: item_files(i, out) if i["notebook"] in done else [] for i in load_items(paper)}
         if any(made.values()): parts.append(f"## {_papers.get(paper, paper)}")
         for item in load_items(paper):
-            if made[item["id"]]: parts.append(_item_text(item, made[item["id"]], out))
+            if made[item["id"]]: parts.append(_item_text(item, made[item["id"]], out, profile))
             else: lacking.setdefault(_why_empty(item, profile, done, skipped), []).append(item["id"])
     said = next((r["params"].get("note") for r in done.values()), "")
     head = [f"# Results of the profile {profile}" + (f": {said}" if said else ""),
