@@ -366,6 +366,7 @@ def _links(body, folder):
     before = r'href="(?:\.\./|nbs/)?'
     body = re.sub(before + r'(\d\d[a-z]?_\w+)\.html"', rf'href="{rooms}\1.html"', body)
     body = re.sub(before + r'((?:tutorials|results)/\w+\.html)"', rf'href="{up}\1"', body)
+    body = re.sub(r'href="(figures/\w+/report)\.md"', r'href="\1.html"', body)
     return re.sub(before + r'guide\.html"', f'href="{up}guide.html"', body)
 
 def _api_pages(out):
@@ -385,6 +386,16 @@ def _api_pages(out):
             f"<table><tbody>{''.join(rows)}</tbody></table>")
     write_whole(out/"api"/"index.html", _page("Reference", body, "api/index.html", side))
 
+def _reports(out):
+    "The reports of runs that are kept, with their pictures"
+    from nbconvert.filters import markdown2html
+    for report in (root/"figures").glob("*/report.md"):
+        here = report.relative_to(root).with_suffix(".html")
+        body = markdown2html(report.read_text(encoding="utf8"))
+        write_whole(out/here, _page(f"Results, {report.parent.name}", body, here.as_posix()))
+        for img in (report.parent/"figures").glob("*.png"):
+            write_whole(out/here.parent/"figures"/img.name, img.read_bytes())
+
 def build_site(out=None) -> Path: # the site's index page
     "Write the site to `_docs`"
     import shutil
@@ -400,6 +411,7 @@ def build_site(out=None) -> Path: # the site's index page
         nb = nbs/f"{name}.ipynb"
         if nb.is_file():
             write_whole(out/f"{name}.html", _page(title_and_summary(nb)[0], notebook_html(nb), f"{name}.html", side))
+    _reports(out)
     for img in (root/"figures"/"readme").glob("*.png"):
         write_whole(out/"figures"/"readme"/img.name, img.read_bytes())
     for p in out.rglob("*.html"):
