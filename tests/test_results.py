@@ -464,7 +464,8 @@ def test_a_claim_on_spread_survives_redraws():
 
 def test_a_killed_runner_takes_its_notebooks_along():
     "Nothing goes on computing after the runner is gone"
-    from xfeval.run import _watch
+    from xfeval.run import _papermill, _watch
+    assert _papermill.startswith(_watch)
     child = _watch + "print(os.getpid(), flush=True); threading.Event().wait()"
     runner = subprocess.Popen([sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"],
                               stdout=subprocess.PIPE, text=True)
