@@ -266,9 +266,9 @@ def _relative(h):
     "A big motorcycle is not a big vehicle, and some animals need not be the four foxes"
     return h.num == "some" or (h.adj is not None and scale(h.adj) in ("size", "strength", "age"))
 
-def _supporting(d, h):
-    "A clause from which the hypothesis without its negation follows"
-    c = h._replace(noun=_narrow(d, h.noun, 0 if _relative(h) else .5), num=_narrow(d, h.num),
+def _supporting(d, h, same=False):
+    "A clause from which the hypothesis without its negation follows; `same`: about the same noun"
+    c = h._replace(noun=_narrow(d, h.noun, 0 if same or _relative(h) else .5), num=_narrow(d, h.num),
                    place=_narrow(d, h.place), time=_narrow(d, h.time), neg=False)
     if h.kind == "rel": return c._replace(extra=_narrow(d, h.extra))
     if h.kind != "wear": return c._replace(what=_narrow(d, h.what))
@@ -327,9 +327,13 @@ def _generalise(h, c):
     place = c.place if h.kind != "place" else h.place
     return _lifted(h._replace(noun=c.noun, num=c.num, place=place, time=c.time, neg=False))
 
+def _counts_others(move, h):
+    "Two boys in the garden leave room for five people there: a number is contradicted by the same noun only"
+    return h.num is not None and move in ("exclude", "other_place", "other_number")
+
 def _apply(d, move, h):
     "The deciding clause, or None where the move does not work"
-    c = _supporting(d, h)
+    c = _supporting(d, h, _counts_others(move, h))
     if move in ("support", "affirm"): return c
     if move == "deny": return _deny(d, h, c)
     if move == "exclude": return _exclude(d, h, c)
@@ -428,7 +432,7 @@ def _known(c, split):
 
 # %% ../nbs/03_controlled.ipynb #1bd0c953
 # how many details a clause needs to make six words by itself
-_alone = dict(act=2, place=2, play=1, eat=1, read=0, wear=0, rel=0, prop=9)
+_alone = dict(act=2, place=2, play=1, eat=1, read=1, wear=0, rel=0, prop=9)
 
 @lru_cache(200_000)
 def _longest(c):

@@ -194,11 +194,20 @@ def _place(lang, place, verb):
     return tuple((along.get(w, w), keys) for w, keys in words)
 
 @lru_cache(None)
-def _copula(lang, adj, plural):
-    "The copula, which may depend on the adjective (Spanish *es* and *está*)"
+def _particle(lang, verb, cues):
+    "What a verb leaves at the end of the clause, if anything"
+    z = lexicon(lang)["particles"].get(verb, "")
+    return phrase(z if isinstance(z, str) else next((z[c] for c in cues if c in z), ""))
+
+@lru_cache(None)
+def _copula(lang, adj, plural, noun):
+    "The copula, which may depend on the adjective (Spanish *es* and *está*) or say where a thing is (German *steht*)"
     L = lexicon(lang)
-    a = L["adjectives"][adj] if adj else ""
-    return phrase(a["be"].split()[plural], "be") if "be" in a else phrase(L["be"][plural])
+    if adj:
+        a = adjective(lang, adj, noun)
+        return phrase(a["be"].split()[plural], "be") if "be" in a else phrase(L["be"][plural])
+    own = next((v for k, v in L.get("be_somewhere", {}).items() if _is_a(noun, k)), L["be"])
+    return phrase(own[plural])
 
 # %% ../nbs/03a_grammar.ipynb #05de8213
 def _cues(c):
@@ -218,11 +227,12 @@ def _slot_words(slot, c, lang):
     L, plural, prop = lexicon(lang), c.num is not None, c.kind == "prop"
     if slot == "S": return noun_phrase(lang, c.noun, c.num, None if prop else c.adj, c.definite)
     if slot == "V": return _verb(lang, c.what if c.kind in ("act", "rel") else c.kind, _cues(c), plural, c.neg)
-    if slot == "B": return _copula(lang, c.adj if prop else None, plural)
+    if slot == "B": return _copula(lang, c.adj if prop else None, plural, c.noun)
+    if slot == "E": return phrase(L["before_some"]) if c.num == "some" else ()
     if slot == "A": return predicative(lang, c.adj, L["nouns"][c.noun].get("g"), plural, c.neg, c.noun)
     if slot == "L": return _place(lang, c.place, c.what) if c.place else ()
     if slot == "M": return phrase(L["places"][c.place])[1:]
-    if slot == "Z": return phrase(L["particles"].get(c.what, ""))
+    if slot == "Z": return _particle(lang, c.what, _cues(c))
     if slot == "T": return phrase(L["times"][c.time]) if c.time else ()
     return _object_words(c, lang) if slot == "O" else phrase(slot)
 

@@ -74,10 +74,13 @@ def _add_rare(book, lang):
     L = _read(lang)
     for adjectives in L.get("adjectives_of", {}).values():
         for concept, entry in adjectives.items():
-            for form in " ".join(_leaves(entry)).split(): book[(form,)] = ("adjective", concept, (0,), False)
-    for concept, form in L.get("particles", {}).items():
-        words, own = _entry(form, "verb")
-        book[words] = ("particle", concept, own, False)
+            for token in " ".join(_leaves(entry)).split():
+                word, bar, keys = token.partition("|")
+                if not bar or keys == "adj": book[(word,)] = ("adjective", concept, (0,), False)
+    for concept, entry in L.get("particles", {}).items():
+        for form in _leaves(entry):
+            words, own = _entry(form, "verb")
+            book[words] = ("particle", concept, own, False)
 
 def _add_negations(book, lang):
     "Every word that says *no* or *not*"
@@ -165,10 +168,10 @@ def _at(*senses):
 
 # %% ../nbs/03b_solver.ipynb #46085015
 def _whole_verb(by):
-    "The verb with its particle, if there is one"
-    verb = next(iter(by.get("verb", [])), None)
+    "The verb with its particle, if there is one, or the particle that says it all (*ist in Bewegung*)"
+    verb = next(iter((*by.get("verb", []), *by.get("particle", []))), None)
     if verb is None: return None
-    rest = [s for s in by.get("particle", []) if s.concept == verb.concept]
+    rest = [s for s in by.get("particle", []) if s.concept == verb.concept and s is not verb]
     return verb._replace(words=verb.words + tuple(i for s in rest for i in s.words))
 
 def _wearing(garment, colours, verb, no):
