@@ -148,3 +148,41 @@ def test_claims_of_one_kind(about):
     assert check_corpus(xs, *solvers["controlled-fever"][::2])["label"] == 0
     with pytest.raises(ValueError, match="unknown kind of claim 'rolle'.*did you mean 'role'"):
         generate("controlled-fever", 1, about="rolle")
+
+
+def test_a_source_only_where_somebody_would_print_it(data):
+    import re
+    texts = " ".join(x.texts[0] for x in generate("controlled-fever", 1500, seed=5))
+    assert "as the archives show" in texts
+    assert not re.search(r"(Her|His|Its) \w+ is [\w ]+, (as|according)", texts)
+
+def test_a_series_has_no_seats():
+    xs = [x.texts[0] for x in generate("controlled-sentiment", 1500, seed=5)]
+    assert any("two hours" in t for t in xs)
+    assert not any("series" in t and ("two hours" in t or "seat" in t or "tickets" in t) for t in xs)
+
+def test_news_fit_together():
+    xs = [x.texts[0] for x in generate("controlled-topic", 1500, seed=5)]
+    assert not any("prints" in t and "without a break" in t for t in xs)
+    spoken = ("talked", "commented", "argued", "joked", "spoke", "asked")
+    assert not any("available for comment" in t and any(f" {w} " in t for w in spoken) for t in xs)
+
+def test_nobody_is_introduced_twice(data):
+    intros = ("in a hurry", "have company", "friend of the mayor", "small office", "almost everybody", "away for",
+              "expected by", "has relatives", "another valley")
+    seen = 0
+    for x in data["controlled-mrc"]:
+        met, sentences = set(), x.texts[0].split(". ")
+        for s in sentences:
+            who = s.split()[0]
+            if any(i in s for i in intros):
+                assert who not in met, x.texts[0]
+                seen += 1
+            met.add(who)
+        assert "nce again" not in x.texts[0]
+    assert seen
+
+def test_doses_of_drugs_only():
+    texts = [x.texts[0].lower() for x in generate("controlled-evinf", 150, seed=5)]
+    dosed = [t for t in texts if "different doses" in t]
+    assert dosed and not any(w in t for w in ("yoga", "massage", "acupuncture") for t in dosed)

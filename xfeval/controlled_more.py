@@ -6,16 +6,17 @@
 __all__ = ['names', 'countries', 'continents', 'occupations', 'products', 'goods', 'counting', 'scales', 'years', 'facts',
            'sources', 'abouts', 'strong', 'gradable', 'verdict_nouns', 'verdict_verbs', 'mild_verbs', 'degrees',
            'negators', 'works', 'aspects', 'against', 'along', 'heroes', 'plots', 'plot_sentences', 'facts_of_film',
-           'others', 'agents', 'objects', 'topical_verbs', 'figures', 'anyone', 'shared_verbs', 'manners', 'anything',
-           'cities', 'days', 'calm_headlines', 'closings', 'residents', 'things', 'colours', 'painted', 'spots',
-           'relatives', 'causes', 'duties', 'animals', 'questions', 'where_phrases', 'time_phrases', 'manner_phrases',
-           'scenery', 'openings', 'introductions', 'links', 'treatments', 'controls', 'outcomes', 'increased',
-           'decreased', 'unchanged', 'effects', 'conditions', 'reports', 'background', 'methods', 'remarks', 'endings',
-           'crafts', 'title_words', 'instruments', 'houses', 'prizes', 'all_cities', 'births', 'careers', 'enquiries',
-           'habits', 'pick', 'draw', 'shuffled', 'chance', 'fill', 'plain', 'written', 'runs', 'linked', 'truth',
-           'assemble', 'seen', 'hidden', 'marked', 'held_out', 'controlled_fever', 'sentences', 'read_facts',
-           'solve_fever', 'check_corpus', 'controlled_sentiment', 'solve_sentiment', 'controlled_topic', 'solve_topic',
-           'controlled_mrc', 'solve_mrc', 'controlled_evinf', 'solve_evinf', 'controlled_qa', 'mentions', 'solve_qa']
+           'facts_of_an_evening', 'others', 'agents', 'objects', 'topical_verbs', 'figures', 'anyone', 'shared_verbs',
+           'manners', 'anything', 'cities', 'days', 'calm_headlines', 'closings', 'residents', 'things', 'colours',
+           'painted', 'spots', 'relatives', 'causes', 'duties', 'animals', 'questions', 'where_phrases', 'time_phrases',
+           'until_phrases', 'manner_phrases', 'scenery', 'openings', 'introductions', 'arrivals', 'links', 'treatments',
+           'without_doses', 'controls', 'outcomes', 'increased', 'decreased', 'unchanged', 'effects', 'conditions',
+           'reports', 'background', 'methods', 'remarks', 'endings', 'crafts', 'title_words', 'instruments', 'houses',
+           'prizes', 'all_cities', 'births', 'careers', 'enquiries', 'habits', 'pick', 'draw', 'shuffled', 'chance',
+           'fill', 'plain', 'written', 'runs', 'linked', 'truth', 'assemble', 'seen', 'hidden', 'marked', 'held_out',
+           'controlled_fever', 'sentences', 'read_facts', 'solve_fever', 'check_corpus', 'controlled_sentiment',
+           'solve_sentiment', 'controlled_topic', 'solve_topic', 'controlled_mrc', 'solve_mrc', 'controlled_evinf',
+           'solve_evinf', 'controlled_qa', 'mentions', 'solve_qa']
 
 # %% ../nbs/04_controlled_more.ipynb #0077bbe4
 from collections import Counter
@@ -396,6 +397,10 @@ def _draft(rng, kind, label, split, choice):
 
 def _names_entity(template): return template.split()[0] != "{poss}" and "{A}" not in template
 
+def _printed(template):
+    "Whether somebody would print or file this: not habits, nor what somebody's car is like"
+    return "|" in template and not (template.startswith("{poss}") and "|k is" in template)
+
 # %% ../nbs/04_controlled_more.ipynb #b77c040d
 def _chosen_sentences(rng, kind, draft, decides, distractors):
     "((template, value), does it decide?) of every sentence of the evidence, in no order yet"
@@ -435,7 +440,7 @@ def controlled_fever(rng, lang, split, index, distractors=4,
     general = open_ and about in ("place", "kind") and draft["evidence"] is not None and chance(rng, .6)
     evidence = []
     for (template, v), mine in _ordered(rng, _chosen_sentences(rng, kind, draft, not open_ or general, distractors)):
-        tail = f" , {pick(rng, sources)}" if chance(rng, .25) else ""
+        tail = f" , {pick(rng, sources)}" if chance(rng, .25) and _printed(template) else ""
         subject = pick(rng, pronouns) if evidence else a
         s = fill(f"{template}{tail} .", S=subject, v=v, poss=poss, A=a, B=b, C=c)
         evidence.append(s if mine else plain(s))
@@ -618,11 +623,12 @@ plots = ["{H} in a small harbour town", "{H} on a journey to the north", "{H} in
          "{H} in a hotel by the lake"]
 plot_sentences = ["the story follows {P}", "{I} tells the story of {P}", "the {W} is about {P}",
                   "this is the story of {P}"]
-facts_of_film = ["{I} was made in Iceland within two months", "{I} runs for about two hours",
-                 "the second half takes place in a school", "we saw {I} on a rainy Tuesday",
-                 "the tickets were sold at the door", "my seat was in the third row",
-                 "the director used to work for a radio station", "{I} is based on a book from 1931",
-                 "most of the scenes take place at night", "{I} is the third work of this director"]
+facts_of_film = ["{I} was made in Iceland within two months", "the second half takes place in a school",
+                 "we saw {I} on a rainy Tuesday", "the director used to work for a radio station",
+                 "{I} is based on a book from 1931", "most of the scenes take place at night",
+                 "{I} is the third work of this director"]
+facts_of_an_evening = ["{I} runs for about two hours", "the tickets were sold at the door",
+                       "my seat was in the third row"] # not of a series
 others = ["my sister", "my neighbour", "the critic of our newspaper", "a friend of mine", "my uncle",
           "the man next to me"]
 
@@ -706,7 +712,8 @@ def controlled_sentiment(rng, lang, split, index, distractors=3):
     verdict = _verdict_sentence(rng, reason, label, form, work)
     story = pick(rng, plot_sentences)
     plot = story.replace("{P}", pick(rng, plots).replace("{H}", pick(rng, heroes))) + " ."
-    told = [plot, pick(rng, facts_of_film)+" ."]
+    known = facts_of_film + (facts_of_an_evening if work != "series" else [])
+    told = [plot, pick(rng, known)+" ."]
     rest = draw(rng, told, min(int(rng.integers(0, 3)), distractors))
     if reason == "other opinion": rest.append(_other_opinion(rng))
     if not rest and len(verdict.split()) < 9: rest.append(plot)
@@ -801,8 +808,13 @@ anyone = tuple("woman teacher student spokesman visitor neighbour volunteer pens
 shared_verbs = [(f"{now} {link}", f"{past} {link}") for now, past, link in _both_tenses(
     "talks talked about, comments commented on, writes wrote about, reports reported on, asks asked about, "
     "argues argued about, learns learned about, reads read about, jokes joked about, speaks spoke about")]
-manners = ("for hours", "until midnight", "for many weeks", "all day long", "with great care", "for the first time",
-           "in a crowded hall", "without a break")
+_for_long = "protests demonstrates campaigns wrestles haggles experiments calculates theorizes programs"
+manners = {"for hours": f"{_for_long} dribbles bids", "until midnight": f"{_for_long} dribbles bids",
+           "for many weeks": f"{_for_long} invests", "all day long": f"{_for_long} dribbles", # the verbs they fit
+           "with great care": "votes campaigns dribbles invests bids experiments calculates programs",
+           "for the first time": f"{_for_long} votes sprints scores dribbles invests borrows bids",
+           "in a crowded hall": "votes protests sprints scores dribbles wrestles bids haggles experiments calculates",
+           "without a break": _for_long}
 anything = ("the decision", "the letter", "the delay", "the plan", "the interview", "the rumours", "the news",
             "the changes", "the photographs", "the visit")
 cities = "Oslo Lisbon Nairobi Denver Kyoto Toronto Madrid Lima Dublin Cairo Seoul Vienna".split()
@@ -824,10 +836,23 @@ def _background(rng):
 def _event(rng, label, core):
     "Who does what, in the present and in the past, to what; the topical words are marked"
     who = pick(rng, agents[label])+"|v" if "agent" in core else pick(rng, anyone)
-    if core == "verb": now, past = (f"{v}|v" for v in pick(rng, topical_verbs[label]))
-    else: now, past = pick(rng, shared_verbs)
-    if core == "verb": return who, now, past, pick(rng, manners)
+    if core == "verb": # the manner first, so that it does not tell the topic
+        how = pick(rng, list(manners))
+        now, past = (f"{v}|v" for v in pick(rng, [v for v in topical_verbs[label] if v[0] in manners[how].split()]))
+        return who, now, past, how
+    now, past = pick(rng, shared_verbs)
     return who, now, past, pick(rng, objects[label]) if "object" in core else pick(rng, anything)
+
+def _subject(rng, who, core, city, known):
+    "Who, in the lead: *the*, possibly with a town, where the headline has told, else as somebody new"
+    if "agent" in core: return f"the {who}" if known else f"{pick(rng, ['a young', 'a famous'])} {who}"
+    home = f"from {city}" if who not in ("tourist", "visitor") and chance(rng, .5) else ""
+    return f"{'the' if known else 'a'} {who} {home}"
+
+def _fitting_closings(past):
+    "How a text may end: nobody was available for comment only if nobody has spoken"
+    spoke = past.split()[0] in ("talked", "commented", "argued", "joked", "spoke", "asked")
+    return [s for s in closings if not (spoke and "comment" in s)]
 
 @corpora("controlled-topic", labels=("world", "sports", "business", "science"), langs=("en",), options=("distractors",))
 def controlled_topic(rng, lang, split, index, distractors=3):
@@ -837,13 +862,14 @@ def controlled_topic(rng, lang, split, index, distractors=3):
     core = pick(rng, cores) if reason in ("background", "figure of speech") else reason
     who, now, past, what = _event(rng, label, core)
     city, day = pick(rng, cities), pick(rng, days)
-    if chance(rng, .7): headline = f"{who} {now} {what.removeprefix('the ')} in {city}"
+    known = chance(rng, .7)
+    if known: headline = f"{who} {now} {what.removeprefix('the ')} in {city}"
     else: headline = pick(rng, calm_headlines).replace("{C}", city).replace("{D}", day)
     figure = pick(rng, figures[pick(rng, list(figures))]) if reason == "figure of speech" else ""
     aside = f", {_background(rng)} ," if reason == "background" else ""
-    where, when = pick(rng, [f"from {city}", "", f"in {city}"]), pick(rng, [f"on {day}", "", "this week", "yesterday"])
-    lead = f"the {who} {where} {aside} {past} {what} {figure} {when} ."
-    more = draw(rng, closings, min(int(rng.integers(0, 3)), distractors))
+    when = pick(rng, [f"on {day}", "", "this week", "yesterday"])
+    lead = f"{_subject(rng, who, core, city, known)} {aside} {past} {what} {figure} {when} ."
+    more = draw(rng, _fitting_closings(past), min(int(rng.integers(0, 3)), distractors))
     more = [plain(fill(s.replace("{D}", pick(rng, days))+" .")) for s in more]
     return assemble("controlled-topic", [[fill(headline+" ."), fill(lead)] + more], label, lang, split, index, reason,
                     core=core)
@@ -898,12 +924,13 @@ questions = dict( # the values, how the document says it, how the query asks, ho
     day=(days, "{S}|s arrived|k on {v}|v {manner}", "when did {P} arrive ?", "on {v} ."),
     number=(counting, "{S}|s caught|k {v}|v {x} {place}", "how many {x} did {P} catch ?", "{v} ."),
     person=(relatives, "{S}|s visited|k {poss} {v}|v {time}", "whom did {P} visit ?", "{poss} {v} ."),
-    cause=(causes, "{S}|s stayed|k at home because of a {v}|v {time}", "why did {P} stay at home ?",
+    cause=(causes, "{S}|s stayed|k at home {until} because of a {v}|v", "why did {P} stay at home ?",
            "because of a {v} ."),
     duty=(("remembered", "forgot"), "{S}|s {v}|v to {x} {time}", "did {P} {x} ?", "{a} ."))
 where_phrases = ["near the old bridge", "at the other end of town", "in a side street", "behind the town hall",
                  "by the river", ""]
-time_phrases = ["after breakfast", "in the afternoon", "before noon", "during the break", "late in the evening", ""]
+time_phrases = ["after breakfast", "in the afternoon", "before noon", "at lunchtime", "late in the evening", ""]
+until_phrases = ["all day", "all morning", "until the evening", "for a while", ""]
 manner_phrases = ["by train", "by bus", "with two heavy bags", "on foot", "in a borrowed car", ""]
 scenery = ["the town lies between two hills and is best known for its narrow streets",
            "in summer , the inhabitants leave their doors open until it gets dark",
@@ -921,10 +948,12 @@ scenery = ["the town lies between two hills and is best known for its narrow str
            "the fire brigade showed its oldest engine to the public"]
 openings = ["it was a busy week in {T}", "few weeks in {T} were as lively as this one",
             "the annual festival brought many people to {T}", "this is what happened in {T} last week"]
-introductions = ["{S}|s has lived in town for years .", "{S}|s likes to have company .",
+introductions = ["{S}|s is seldom in a hurry .", "{S}|s likes to have company .",
                  "{S}|s is a friend of the mayor .", "{S}|s works in a small office .",
                  "{S}|s knows almost everybody ."]
-links = ["", "that week ,", "as it happens ,", "once again ,"]
+arrivals = ["{S}|s had been away for months .", "{S}|s was expected by everybody .",
+            "{S}|s has relatives in town .", "{S}|s lives in another valley ."]
+links = ["", "that week ,", "as it happens ,"]
 
 # %% ../nbs/04_controlled_more.ipynb #60aa8c64
 def _extra(rng, kind):
@@ -938,9 +967,10 @@ def _fact(rng, kind, who, poss, value, extra, pronoun=None):
     "One or two sentences that state a fact, the second one with a pronoun if asked for"
     said = questions[kind][1]+" ."
     slots = dict(v=value, x=extra, poss=poss, place=pick(rng, where_phrases), time=pick(rng, time_phrases),
-                 manner=pick(rng, manner_phrases))
+                 manner=pick(rng, manner_phrases), until=pick(rng, until_phrases))
     if not pronoun: return [fill(said, S=who, **slots)]
-    before, link = fill(pick(rng, introductions), S=who), fill(pick(rng, links))
+    before = fill(pick(rng, arrivals if kind == "day" else introductions), S=who)
+    link = fill(pick(rng, links))
     return [before, link + [(w, "" if r == "s" else r) for w, r in fill(said, S=pronoun, **slots)]]
 
 def _about_person(rng, kind, person, value=None, avoid=None, introduce=True):
@@ -951,6 +981,14 @@ def _about_person(rng, kind, person, value=None, avoid=None, introduce=True):
     return _fact(rng, kind, who, poss, value, extra, pronoun if introduce and chance(rng, .2) else None)
 
 def _length(blocks): return sum(len(s) for b in blocks for s in b)
+
+def _introduced_first(blocks):
+    "The same blocks, but nobody is introduced who was mentioned before (a block begins with a name)"
+    out, first = list(blocks), {}
+    for i, block in enumerate(blocks):
+        j = first.setdefault(block[0][0][0], i)
+        if j < i and len(block) > 1: out[j], out[i] = block, out[j]
+    return out
 
 def _neighbours(rng, kind, people, claimed, echo, size, budget, distractors):
     "Facts about other people; the first one may have the claimed value (`echo`)"
@@ -992,7 +1030,7 @@ def controlled_mrc(rng, lang, split, index, distractors=None):
         if _length(blocks) >= budget: break
         blocks.append([plain(fill(s+" ."))])
     opening = fill(pick(rng, openings)+" .", T=pick(rng, names["town"]))
-    document = [opening] + [s for b in shuffled(rng, blocks) for s in b]
+    document = [opening] + [s for b in _introduced_first(shuffled(rng, blocks)) for s in b]
     yes = "yes" if claimed == "remembered" else "no"
     query = [fill(ask, P=who, x=extra), fill(answer, v=claimed, poss=poss, a=yes)]
     return assemble("controlled-mrc", [document, query], label, lang, split, index, "two sentences" if two else kind,
@@ -1014,7 +1052,7 @@ def _solve_value(document, who, verb, values, answer):
     "The first value after the verb, against the candidate"
     for i, w, at, owner in _last_names(document):
         if owner != who or w != verb: continue
-        j = next((j for j in range(i+1, min(i+8, len(document))) if document[j] in values), None)
+        j = next((j for j in range(i+1, min(i+10, len(document))) if document[j] in values), None)
         if j is not None: return ("true" if document[j].lower() == answer[-1] else "false"), frozenset((at, i, j))
     return None, frozenset()
 
@@ -1041,11 +1079,12 @@ def solve_mrc(parts, # the words of document and query, those of the document po
 # %% ../nbs/04_controlled_more.ipynb #178ccb03
 treatments = """aspirin ibuprofen metformin caffeine melatonin zinc ginger yoga acupuncture massage magnesium ketamine
     lithium insulin cortisone codeine valerian turmeric naproxen creatine""".split()
+without_doses = {"yoga", "acupuncture", "massage"}
 controls = ["placebo", "usual care", "no treatment", "a standard diet", "bed rest", "tap water"]
 outcomes = ["pain", "body weight", "blood pressure", "sleep duration", "heart rate", "fatigue", "nausea", "appetite",
             "anxiety", "walking distance", "grip strength", "bone density", "lung capacity", "reaction time",
             "skin temperature", "cholesterol", "dizziness", "alertness", "muscle mass", "joint stiffness",
-            "hearing loss", "coughing", "memory", "body fat", "stress"]
+            "hearing loss", "coughing", "memory score", "body fat", "stress"]
 increased, decreased, unchanged = effects = ("significantly increased", "significantly decreased",
                                              "no significant difference")
 conditions = ["asthma", "arthritis", "migraine", "insomnia", "diabetes", "chronic bronchitis", "mild depression",
@@ -1143,7 +1182,8 @@ def controlled_evinf(rng, lang, split, index, distractors=None):
     results += _other_results(rng, x, w, ys, z, distractors)
     slots = dict(C=c, X=x, W=w, Z=z, N=str(int(rng.integers(4, 40))*10), M=str(int(rng.integers(2, 20))),
                  K=str(int(rng.integers(2, 20))))
-    def some(options, k): return [plain(fill(t+" .", **slots)) for t in draw(rng, options, k)]
+    def fits(t): return "doses" not in t or not {x, w} & without_doses
+    def some(options, k): return [plain(fill(t+" .", **slots)) for t in draw(rng, list(filter(fits, options)), k)]
     setup = some(methods[:3], 3)
     if distractors is None: document = _abstract(rng, results, setup, some)
     else: document = setup + shuffled(rng, results)
