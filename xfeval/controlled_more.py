@@ -7,16 +7,16 @@ __all__ = ['names', 'countries', 'continents', 'occupations', 'products', 'goods
            'sources', 'abouts', 'strong', 'gradable', 'verdict_nouns', 'verdict_verbs', 'mild_verbs', 'degrees',
            'negators', 'works', 'aspects', 'against', 'along', 'heroes', 'plots', 'plot_sentences', 'facts_of_film',
            'facts_of_an_evening', 'others', 'agents', 'objects', 'topical_verbs', 'figures', 'anyone', 'shared_verbs',
-           'manners', 'anything', 'cities', 'days', 'calm_headlines', 'closings', 'residents', 'things', 'colours',
-           'painted', 'spots', 'relatives', 'causes', 'duties', 'animals', 'questions', 'where_phrases', 'time_phrases',
-           'until_phrases', 'manner_phrases', 'scenery', 'openings', 'introductions', 'arrivals', 'links', 'treatments',
-           'without_doses', 'controls', 'outcomes', 'increased', 'decreased', 'unchanged', 'effects', 'conditions',
-           'reports', 'background', 'methods', 'remarks', 'endings', 'crafts', 'title_words', 'instruments', 'houses',
-           'prizes', 'all_cities', 'births', 'careers', 'enquiries', 'habits', 'pick', 'draw', 'shuffled', 'chance',
-           'fill', 'plain', 'written', 'runs', 'linked', 'truth', 'assemble', 'seen', 'hidden', 'marked', 'held_out',
-           'controlled_fever', 'sentences', 'read_facts', 'solve_fever', 'check_corpus', 'controlled_sentiment',
-           'solve_sentiment', 'controlled_topic', 'solve_topic', 'controlled_mrc', 'solve_mrc', 'controlled_evinf',
-           'solve_evinf', 'controlled_qa', 'mentions', 'solve_qa']
+           'manners', 'anything', 'cities', 'days', 'calm_headlines', 'closings', 'public_closings', 'event_closings',
+           'residents', 'things', 'colours', 'painted', 'spots', 'relatives', 'causes', 'duties', 'animals',
+           'questions', 'where_phrases', 'time_phrases', 'until_phrases', 'manner_phrases', 'scenery', 'openings',
+           'introductions', 'arrivals', 'at_home', 'treatments', 'without_doses', 'controls', 'outcomes', 'increased',
+           'decreased', 'unchanged', 'effects', 'conditions', 'reports', 'background', 'needed', 'methods', 'remarks',
+           'endings', 'crafts', 'title_words', 'instruments', 'houses', 'prizes', 'all_cities', 'births', 'careers',
+           'enquiries', 'habits', 'pick', 'draw', 'shuffled', 'chance', 'fill', 'plain', 'written', 'runs', 'linked',
+           'truth', 'assemble', 'seen', 'hidden', 'marked', 'held_out', 'controlled_fever', 'sentences', 'read_facts',
+           'solve_fever', 'check_corpus', 'controlled_sentiment', 'solve_sentiment', 'controlled_topic', 'solve_topic',
+           'controlled_mrc', 'solve_mrc', 'controlled_evinf', 'solve_evinf', 'controlled_qa', 'mentions', 'solve_qa']
 
 # %% ../nbs/04_controlled_more.ipynb #0077bbe4
 from collections import Counter
@@ -192,7 +192,7 @@ goods = {"furniture": ("chairs", "tables", "sofas", "beds"), "vehicles": ("truck
 
 counting = "two three four five six seven eight nine".split()
 scales = dict(size=(("large", "big"), ("small",)), cost=(("expensive", "costly"), ("cheap", "inexpensive")),
-              mood=(("happy", "cheerful"), ("sad", "unhappy")), courage=(("brave", "bold"), ("shy", "timid")),
+              mood=(("happy", "cheerful"), ("sad", "unhappy")), courage=(("brave", "courageous"), ("cowardly",)),
               width=(("wide", "broad"), ("narrow",)), noise=(("loud", "noisy"), ("quiet",)),
               wealth=(("rich", "wealthy"), ("impoverished",)), age=(("old",), ("new",)),
               light=(("bright",), ("dark",)))
@@ -210,7 +210,7 @@ facts = dict(
               "inherited|k a farm"],
         number=["has {v}|v children|k", "speaks {v}|v languages|k", "won {v}|v medals|k", "wrote {v}|v novels|k",
                 "owns {v}|v horses|k"],
-        place=["lives|k in {v}|v", "studied|k law only in {v}|v", "grew|k up in {v}|v",
+        place=["lives|k in {v}|v", "studied|k law in {v}|v and nowhere else", "grew|k up in {v}|v",
                "keeps {poss} only office|k in {v}|v"],
         kind=("has worked|k as a {v}|v all {poss} life", "has worked|k as a {v}|v", "{poss} mother was a {v}"),
         negation=[("is now|n", "is not|n", "married|k to a colleague"),
@@ -253,8 +253,9 @@ facts = dict(
               ("wholly owns|k", "is wholly owned|k by|k", "")],
         filler=["{S} rarely speaks to the press", "{S} sponsors a local choir", "{S} is known for its slogans",
                 "{S} publishes a report every year", "{S} started in a garage"]))
-sources = ["according to a local newspaper", "according to most sources", "as the archives show",
-           "as far as anyone knows", "according to an old letter"]
+sources = dict(present=["according to a local newspaper", "according to most sources"],
+               past=["as the archives show", "according to an old letter", "according to a local newspaper",
+                     "according to most sources"])
 
 # %% ../nbs/04_controlled_more.ipynb #1ae2ddb0
 def _containers(tree): return {child: top for top, children in tree.items() for child in children}
@@ -397,9 +398,11 @@ def _draft(rng, kind, label, split, choice):
 
 def _names_entity(template): return template.split()[0] != "{poss}" and "{A}" not in template
 
-def _printed(template):
-    "Whether somebody would print or file this: not habits, nor what somebody's car is like"
-    return "|" in template and not (template.startswith("{poss}") and "|k is" in template)
+def _fitting_sources(template, value):
+    "Who may say so: archives only of dated facts, nobody of habits, relations, what is not, or where a town lies"
+    if "|" not in template or "|n" in template or "|k is" in template or "{A}" in template or "lies|k" in template:
+        return []
+    return sources["past" if value in years else "present"]
 
 # %% ../nbs/04_controlled_more.ipynb #b77c040d
 def _chosen_sentences(rng, kind, draft, decides, distractors):
@@ -424,7 +427,7 @@ def _ordered(rng, chosen):
     chosen.insert(0, chosen.pop(first))
     return sorted(chosen, key=lambda s: "{A}" in s[0][0])
 
-_short_claims = ["at present .", "at the moment .", "these days ."]
+_spelt_out = dict(town="the town of", company="the company", person="") # for short claims
 
 @corpora("controlled-fever", labels=("supports", "refutes", "not enough info"), langs=("en",),
          splits=("train", "validation", "test", "test_unseen"), options=("distractors", "about"))
@@ -438,15 +441,18 @@ def controlled_fever(rng, lang, split, index, distractors=4,
     about, draft = _draft(rng, kind, label, split, choice)
     open_ = label == "not enough info"
     general = open_ and about in ("place", "kind") and draft["evidence"] is not None and chance(rng, .6)
-    evidence = []
+    evidence, told = [], set()
     for (template, v), mine in _ordered(rng, _chosen_sentences(rng, kind, draft, not open_ or general, distractors)):
-        tail = f" , {pick(rng, sources)}" if chance(rng, .25) and _printed(template) else ""
+        known_from = [s for s in _fitting_sources(template, v) if s not in told] if chance(rng, .35) else []
+        source = pick(rng, known_from) if known_from else ""
+        told.add(source)
+        tail = f" , {source}" if source else ""
         subject = pick(rng, pronouns) if evidence else a
         s = fill(f"{template}{tail} .", S=subject, v=v, poss=poss, A=a, B=b, C=c)
         evidence.append(s if mine else plain(s))
     template, v = draft["claim"]
     claim = fill(template, S=a, v=v, poss=poss, A=a, B=b)
-    claim += fill(pick(rng, _short_claims) if len(claim) < 5 else ".")
+    claim = fill(_spelt_out[kind] if len(claim) < 5 else "") + claim + fill(".")
     if open_: reason = "too general" if general else "missing information"
     else: reason = dict(kind="hypernym", role="role swap").get(about, about)
     return assemble("controlled-fever", [evidence, [claim]], label, lang, split, index, reason, about=about,
@@ -603,7 +609,7 @@ strong = dict(
     negative="""dreadful awful terrible tedious horrible clumsy lifeless tiresome ghastly pathetic pointless
         unbearable""".split())
 gradable = dict(
-    positive="good funny clever exciting original moving enjoyable convincing fresh entertaining".split(),
+    positive="good funny clever exciting original moving enjoyable convincing inventive entertaining".split(),
     negative="bad boring dull slow predictable silly confusing annoying shallow weak".split())
 verdict_nouns = dict(positive="masterpiece triumph delight treat gem joy".split(),
                      negative="mess failure disaster bore flop disappointment".split())
@@ -623,7 +629,7 @@ plots = ["{H} in a small harbour town", "{H} on a journey to the north", "{H} in
          "{H} in a hotel by the lake"]
 plot_sentences = ["the story follows {P}", "{I} tells the story of {P}", "the {W} is about {P}",
                   "this is the story of {P}"]
-facts_of_film = ["{I} was made in Iceland within two months", "the second half takes place in a school",
+facts_of_film = ["{I} took two years to make", "the second half takes place in a school",
                  "we saw {I} on a rainy Tuesday", "the director used to work for a radio station",
                  "{I} is based on a book from 1931", "most of the scenes take place at night",
                  "{I} is the third work of this director"]
@@ -680,15 +686,17 @@ def _contrast(rng, polarity, form, work):
 def _expectation(rng, polarity, form, work):
     "An expectation, confirmed or not"
     q = pick(rng, _polarities)
-    word = pick(rng, gradable[q]+strong[q])
+    found = _adjective(rng, polarity, form).replace("so|", "very|")
+    same = q == polarity and form == "degree" # expected a dull film, and it turned out to be very dull
+    word = found.split()[-1].partition("|")[0] if same else pick(rng, gradable[q])
     link = "and" if q == polarity else pick(rng, ["but", "yet"])
-    return f"I expected a {word} {work} , {link}|c it is {_adjective(rng, polarity, form)} ."
+    return f"I expected a {word} {work} , {link}|c it turned out to be {found} ."
 
 def _other_opinion(rng):
     "What somebody else thinks, or what one thinks of a part"
     q = pick(rng, _polarities)
     word = _bare(_adjective(rng, q, pick(rng, ["strong", "degree"]), ""))
-    if chance(rng, .5): return f"{pick(rng, others)} {pick(rng, ['called', 'found'])} {{I}} {word} ."
+    if chance(rng, .5): return f"{pick(rng, others)} {pick(rng, ['called', 'found'])} the {{W}} {word} ."
     return f"the {pick(rng, aspects)} is {word} ."
 
 def _verdict_form(rng, reason):
@@ -702,6 +710,17 @@ def _verdict_sentence(rng, reason, label, form, work):
     if reason == "contrast": return _contrast(rng, label, form, work)
     if reason == "expectation": return _expectation(rng, label, form, work)
     return _verdict(rng, label, form, work) + " ."
+
+def _with_pronouns(review, work):
+    "*It* for the work, only where the sentence before is about the work alone"
+    out = []
+    for s in review:
+        before = out[-1].split() if out else []
+        clear = (before[:1] == ["it"] or before[1:2] == [work]) and "," not in before
+        s = s.replace("{I}", "it" if clear else f"the {work}").replace("{W}", work)
+        if clear: s = s.replace(f"the {work} is", "it is") if s.startswith(f"the {work} is") else s
+        out.append(s)
+    return out
 
 @corpora("controlled-sentiment", labels=("positive", "negative"), langs=("en",), options=("distractors",))
 def controlled_sentiment(rng, lang, split, index, distractors=3):
@@ -718,9 +737,8 @@ def controlled_sentiment(rng, lang, split, index, distractors=3):
     if reason == "other opinion": rest.append(_other_opinion(rng))
     if not rest and len(verdict.split()) < 9: rest.append(plot)
     where = int(rng.integers(len(rest)+1))
-    rest = [plain(fill(s, W=work, I="it" if i or not where else f"the {work}")) for i, s in enumerate(rest)]
-    review = rest[:where] + [fill(verdict)] + rest[where:]
-    return assemble("controlled-sentiment", [review], label, lang, split, index, reason, form=form)
+    review = _with_pronouns(rest[:where] + [verdict] + rest[where:], work)
+    return assemble("controlled-sentiment", [[fill(s) for s in review]], label, lang, split, index, reason, form=form)
 
 # %% ../nbs/04_controlled_more.ipynb #93979e3b
 _polarity = {w: 1 for w in mild_verbs}
@@ -791,40 +809,45 @@ objects = dict(
                    "constitution, embassy siege, civil war"),
     sports=_topical("cup final, penalty kick, league title, marathon, gold medal, tennis match, relay, semifinal, "
                     "stadium, championship"),
-    business=_topical("quarterly profits, merger, interest rates, takeover bid, bankruptcy, dividend, stock market, "
-                      "inflation figures, oil prices, bank loan"),
+    business=_topical("quarterly profits, merger, interest rate, takeover bid, bankruptcy, dividend, stock market, "
+                      "inflation figures, oil price, bank loan"),
     science=_topical("vaccine, telescope, dinosaur fossil, genetic test, software bug, space probe, computer chip, "
                      "virus, solar eclipse, satellite"))
 topical_verbs = dict(
     world=_both_tenses("votes voted, protests protested, demonstrates demonstrated, campaigns campaigned"),
-    sports=_both_tenses("sprints sprinted, scores scored, dribbles dribbled, wrestles wrestled"),
+    sports=_both_tenses("sprints sprinted, scores scored, skates skated, wrestles wrestled"),
     business=_both_tenses("invests invested, borrows borrowed, bids bid, haggles haggled"),
     science=_both_tenses("experiments experimented, calculates calculated, theorizes theorized, programs programmed"))
-figures = dict(world=("after a war of words", "with an army of helpers", "like a true diplomat"),
-               sports=("after a marathon session", "in a race against time", "without dropping the ball"),
-               business=("at any price", "with a wealth of ideas", "like an honest broker"),
-               science=("at light speed", "like a robot", "with laser focus"))
+figures = dict( # sentences of their own, true of any news
+    world=("it led to a war of words on the radio", "an army of readers wrote to the local paper",
+           "the mayor , like a true diplomat , made no comment"),
+    sports=("the talks about it on the radio were a marathon", "for the newspapers , it was a race against time",
+            "the local paper did not drop the ball and printed every detail"),
+    business=("the mayor wanted to avoid a quarrel at any price", "the residents had a wealth of opinions about it",
+              "the local paper acted as an honest broker and printed all opinions"),
+    science=("the news of it spread at light speed", "a radio presenter repeated the facts like a robot",
+             "the local paper followed the story with laser focus"))
 anyone = tuple("woman teacher student spokesman visitor neighbour volunteer pensioner reporter tourist".split())
 shared_verbs = [(f"{now} {link}", f"{past} {link}") for now, past, link in _both_tenses(
     "talks talked about, comments commented on, writes wrote about, reports reported on, asks asked about, "
     "argues argued about, learns learned about, reads read about, jokes joked about, speaks spoke about")]
 _for_long = "protests demonstrates campaigns wrestles haggles experiments calculates theorizes programs"
-manners = {"for hours": f"{_for_long} dribbles bids", "until midnight": f"{_for_long} dribbles bids",
-           "for many weeks": f"{_for_long} invests", "all day long": f"{_for_long} dribbles", # the verbs they fit
-           "with great care": "votes campaigns dribbles invests bids experiments calculates programs",
-           "for the first time": f"{_for_long} votes sprints scores dribbles invests borrows bids",
-           "in a crowded hall": "votes protests sprints scores dribbles wrestles bids haggles experiments calculates",
+manners = {"for hours": f"{_for_long} skates bids", "until midnight": f"{_for_long} skates bids",
+           "all day long": f"{_for_long} skates", # the verbs they fit
+           "with great care": "votes campaigns skates invests bids experiments calculates programs",
+           "for the first time": f"{_for_long} votes sprints scores skates invests borrows bids",
+           "in a crowded hall": "votes protests sprints scores skates wrestles bids haggles experiments calculates",
            "without a break": _for_long}
-anything = ("the decision", "the letter", "the delay", "the plan", "the interview", "the rumours", "the news",
+anything = ("the decision", "the letter", "the weather", "the plan", "the concert", "the rumours", "the festival",
             "the changes", "the photographs", "the visit")
 cities = "Oslo Lisbon Nairobi Denver Kyoto Toronto Madrid Lima Dublin Cairo Seoul Vienna".split()
 days = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 calm_headlines = ("busy {D} in {C}", "long {D} in {C} ends well", "{C} in the news again",
                   "what happened in {C} on {D}")
-closings = ("about two hundred people came to watch", "it was a mild day , and the streets were full",
-            "more details are expected on {D}", "nobody was available for comment",
-            "pictures were shown on television", "a statement was sent to all newspapers",
-            "the event had been planned for months", "local radio was the first to report it")
+closings = ("more details are expected on {D}", "local radio was the first to report it",
+            "the story was on the front page of the local paper", "many readers wrote letters about it")
+public_closings = ("pictures were shown on television", "a statement was sent to all newspapers")
+event_closings = ("about two hundred people came to watch", "the event had been planned for months")
 
 # %% ../nbs/04_controlled_more.ipynb #c3ecae9e
 def _background(rng):
@@ -849,10 +872,20 @@ def _subject(rng, who, core, city, known):
     home = f"from {city}" if who not in ("tourist", "visitor") and chance(rng, .5) else ""
     return f"{'the' if known else 'a'} {who} {home}"
 
-def _fitting_closings(past):
-    "How a text may end: nobody was available for comment only if nobody has spoken"
-    spoke = past.split()[0] in ("talked", "commented", "argued", "joked", "spoke", "asked")
-    return [s for s in closings if not (spoke and "comment" in s)]
+def _fitting_closings(core, past, what):
+    "How a text may end, by what was done (never by a topical verb): people come to watch only where there is a hall"
+    if core == "verb":
+        event = event_closings if "hall" in what else ()
+        return (*closings, *public_closings, "nobody was available for comment", *event)
+    if past.split()[0] in ("read", "learned", "wrote", "asked", "joked"): return closings
+    heard = past.split()[0] in ("talked", "spoke")
+    return (*closings, *public_closings, *(("about two hundred people came to listen",) if heard else ()))
+
+def _times(what, day, headline):
+    "When it happened: as the headline says, and no longer than that"
+    if day in headline: return ["", f"on {day}"]
+    long = what in ("for hours", "until midnight", "all day long")
+    return [f"on {day}", "", "yesterday", *([] if long else ["this week"])]
 
 @corpora("controlled-topic", labels=("world", "sports", "business", "science"), langs=("en",), options=("distractors",))
 def controlled_topic(rng, lang, split, index, distractors=3):
@@ -865,11 +898,10 @@ def controlled_topic(rng, lang, split, index, distractors=3):
     known = chance(rng, .7)
     if known: headline = f"{who} {now} {what.removeprefix('the ')} in {city}"
     else: headline = pick(rng, calm_headlines).replace("{C}", city).replace("{D}", day)
-    figure = pick(rng, figures[pick(rng, list(figures))]) if reason == "figure of speech" else ""
     aside = f", {_background(rng)} ," if reason == "background" else ""
-    when = pick(rng, [f"on {day}", "", "this week", "yesterday"])
-    lead = f"{_subject(rng, who, core, city, known)} {aside} {past} {what} {figure} {when} ."
-    more = draw(rng, _fitting_closings(past), min(int(rng.integers(0, 3)), distractors))
+    lead = f"{_subject(rng, who, core, city, known)} {aside} {past} {what} {pick(rng, _times(what, day, headline))} ."
+    more = draw(rng, _fitting_closings(core, past, what), min(int(rng.integers(0, 3)), distractors))
+    if reason == "figure of speech": more.insert(0, pick(rng, figures[pick(rng, list(figures))]))
     more = [plain(fill(s.replace("{D}", pick(rng, days))+" .")) for s in more]
     return assemble("controlled-topic", [[fill(headline+" ."), fill(lead)] + more], label, lang, split, index, reason,
                     core=core)
@@ -912,7 +944,7 @@ colours = "red blue green yellow white black brown pink grey purple".split()
 painted = "door fence gate boat shed bench wall roof".split()
 spots = "harbour library bakery museum station park castle market school beach theatre chapel".split()
 relatives = "uncle aunt cousin grandmother teacher dentist doctor lawyer tailor barber".split()
-causes = "headache storm flood cold fever strike bruise parade".split()
+causes = "headache storm flood cold fever strike toothache cough".split()
 duties = [("lock", "gate"), ("feed", "cat"), ("water", "roses"), ("close", "window"), ("post", "letter"),
           ("clean", "stove"), ("pay", "bill"), ("call", "plumber")]
 animals = "fish rabbits crabs beetles frogs pigeons".split()
@@ -953,7 +985,7 @@ introductions = ["{S}|s is seldom in a hurry .", "{S}|s likes to have company ."
                  "{S}|s knows almost everybody ."]
 arrivals = ["{S}|s had been away for months .", "{S}|s was expected by everybody .",
             "{S}|s has relatives in town .", "{S}|s lives in another valley ."]
-links = ["", "that week ,", "as it happens ,"]
+at_home = ("cause", "colour", "duty") # who stays at home goes nowhere else
 
 # %% ../nbs/04_controlled_more.ipynb #60aa8c64
 def _extra(rng, kind):
@@ -970,8 +1002,11 @@ def _fact(rng, kind, who, poss, value, extra, pronoun=None):
                  manner=pick(rng, manner_phrases), until=pick(rng, until_phrases))
     if not pronoun: return [fill(said, S=who, **slots)]
     before = fill(pick(rng, arrivals if kind == "day" else introductions), S=who)
-    link = fill(pick(rng, links))
-    return [before, link + [(w, "" if r == "s" else r) for w, r in fill(said, S=pronoun, **slots)]]
+    return [before, [(w, "" if r == "s" else r) for w, r in fill(said, S=pronoun, **slots)]]
+
+def _also(rng, kind):
+    "Another kind of fact about the same person: nobody both stays at home and goes somewhere"
+    return pick(rng, [k for k in questions if k != kind and ("cause" not in (k, kind) or {k, kind} <= set(at_home))])
 
 def _about_person(rng, kind, person, value=None, avoid=None, introduce=True):
     "A fact about somebody else, or a second fact, which does not introduce the person again"
@@ -992,12 +1027,12 @@ def _introduced_first(blocks):
 
 def _neighbours(rng, kind, people, claimed, echo, size, budget, distractors):
     "Facts about other people; the first one may have the claimed value (`echo`)"
-    blocks, rest = [], [k for k in questions if k != kind]
+    blocks = []
     for i, person in enumerate(people):
         if distractors is not None and i >= distractors: break
         if distractors is None and size + _length(blocks) > budget - 60: break
-        k1, k2 = draw(rng, list(questions), 2)
-        if i < 3: k1, k2 = kind, pick(rng, rest)
+        k1 = kind if i < 3 else pick(rng, list(questions))
+        k2 = _also(rng, k1)
         value = claimed if i == 0 and echo else None
         blocks.append(_about_person(rng, k1, person, value, avoid=claimed if kind == k1 else None))
         if chance(rng, .3):
@@ -1021,8 +1056,7 @@ def controlled_mrc(rng, lang, split, index, distractors=None):
     fact = _fact(rng, kind, who, poss, value, extra, pronoun if two else None)
     rest = []
     if chance(rng, .5):
-        other_kind = pick(rng, [k for k in questions if k != kind])
-        rest.append(_about_person(rng, other_kind, people[0], introduce=False))
+        rest.append(_about_person(rng, _also(rng, kind), people[0], introduce=False))
     budget = int(rng.integers(165, 271)) if distractors is None else 0
     rest += _neighbours(rng, kind, people[1:], claimed, echo, _length([fact] + rest), budget, distractors)
     blocks = [fact] + [[plain(s) for s in b] for b in rest]
@@ -1084,7 +1118,7 @@ controls = ["placebo", "usual care", "no treatment", "a standard diet", "bed res
 outcomes = ["pain", "body weight", "blood pressure", "sleep duration", "heart rate", "fatigue", "nausea", "appetite",
             "anxiety", "walking distance", "grip strength", "bone density", "lung capacity", "reaction time",
             "skin temperature", "cholesterol", "dizziness", "alertness", "muscle mass", "joint stiffness",
-            "hearing loss", "coughing", "memory score", "body fat", "stress"]
+            "hearing loss", "cough severity", "memory capacity", "body fat", "stress"]
 increased, decreased, unchanged = effects = ("significantly increased", "significantly decreased",
                                              "no significant difference")
 conditions = ["asthma", "arthritis", "migraine", "insomnia", "diabetes", "chronic bronchitis", "mild depression",
@@ -1104,7 +1138,7 @@ reports = { # per way of reporting: templates for up, down and no difference
     "reversed": ("{Y}|y was significantly|d lower|d with {Z}|z than|d with {X}|x",
                  "{Y}|y was significantly|d higher|d with {Z}|z than|d with {X}|x",
                  "{Y}|y was almost|d equal|d with {Z}|z and|d with {X}|x"),
-    "difference": _ways("there was {how} in {Y}|y with {X}|x relative to {Z}|z", "a|d significant|d rise|d",
+    "difference": _ways("there was {how} in {Y}|y with {X}|x compared with {Z}|z", "a|d significant|d rise|d",
                         "a|d significant|d fall|d", "no|d significant|d difference|d"),
     "significance": _ways("{Y}|y was {how} significant|d",
                           "higher|d with {X}|x than|d with {Z}|z , and|d the difference was|d clearly|d",
@@ -1115,15 +1149,17 @@ reports = { # per way of reporting: templates for up, down and no difference
 
 background = ["{C} is a common condition in adults of all ages", "the treatment of {C} is still a matter of debate",
               "many patients with {C} look for additional therapies", "earlier studies on {C} were small and short",
-              "little is known about the long-term care of {C}"]
-methods = ["a total of {N} patients with {C} were recruited at three hospitals",
-           "patients were randomly assigned to one of three groups",
-           "the groups received {X} , {W} or {Z} for {M} weeks", "all outcomes were measured by trained nurses",
+              "little is known about the long-term care of patients with {C}"]
+needed = ["a total of {N} patients with {C} were recruited at three hospitals",
+          "patients were randomly assigned to one of three groups",
+          "the groups received {X} , {W} or {Z} for {M} weeks"]
+methods = ["the study protocol was approved by the local ethics board", needed[0], # in this order
+           "patients with recent surgery were excluded", needed[1],
+           "the groups were similar in age and sex at the start", needed[2], "visits took place every second week",
+           "all outcomes were measured by trained nurses",
            "neither the nurses nor the statisticians knew who was in which group",
-           "patients with recent surgery were excluded", "the groups were similar in age and sex at the start",
-           "the study protocol was approved by the local ethics board",
            "missing values were replaced by the last observation",
-           "the analysis followed a plan that had been published in advance", "visits took place every second week"]
+           "the analysis followed a plan that had been published in advance"]
 remarks = ["in total , {K} patients left the study early for personal reasons",
            "no serious adverse events were reported", "adherence was good in all groups",
            "the results did not depend on the hospital",
@@ -1158,17 +1194,15 @@ def _other_results(rng, x, w, ys, z, n=None):
         results.append(plain(_result(rng, way, pick(rng, effects), t, y, z, other or "")))
     return results
 
-def _abstract(rng, results, setup, some):
-    "A whole abstract of 150 to 295 words around the results; `some` draws stock sentences"
-    results = results + some(remarks, int(rng.integers(0, 3)))
-    front, back = some(background, 2), some(endings, 2)
-    size = _length([front, setup, results, back])
-    extra, setup = some(methods[3:], len(methods)-3), list(setup)
-    while extra and size < 160:
-        setup.append(extra.pop())
-        size += len(setup[-1])
-    setup += [s for s in extra if chance(rng, .3)]
-    document = front + setup + shuffled(rng, results) + back
+def _abstract(rng, results, some, tell, allowed):
+    "A whole abstract of 150 to 295 words around the results; `some` draws stock sentences, `tell` writes them"
+    front, after, back = some(background, 2), some(remarks, int(rng.integers(0, 3))), some(endings, 2)
+    size, chosen = _length([front, tell(needed), results, after, back]), list(needed)
+    for t in shuffled(rng, [t for t in allowed if t not in needed]):
+        if size >= 160 and not chance(rng, .3): continue
+        chosen.append(t)
+        size += len(t.split())+1
+    document = front + tell([t for t in methods if t in chosen]) + shuffled(rng, results) + after + back
     while _length([document]) > 295: document.pop()
     return document
 
@@ -1182,11 +1216,11 @@ def controlled_evinf(rng, lang, split, index, distractors=None):
     results += _other_results(rng, x, w, ys, z, distractors)
     slots = dict(C=c, X=x, W=w, Z=z, N=str(int(rng.integers(4, 40))*10), M=str(int(rng.integers(2, 20))),
                  K=str(int(rng.integers(2, 20))))
-    def fits(t): return "doses" not in t or not {x, w} & without_doses
-    def some(options, k): return [plain(fill(t+" .", **slots)) for t in draw(rng, list(filter(fits, options)), k)]
-    setup = some(methods[:3], 3)
-    if distractors is None: document = _abstract(rng, results, setup, some)
-    else: document = setup + shuffled(rng, results)
+    def fits(t): return not ("doses" in t and {x, w} & without_doses or "neither" in t and z != "placebo")
+    def tell(chosen): return [plain(fill(t+" .", **slots)) for t in chosen]
+    def some(options, k): return tell(draw(rng, list(filter(fits, options)), k))
+    if distractors is None: document = _abstract(rng, results, some, tell, list(filter(fits, methods)))
+    else: document = tell(needed) + shuffled(rng, results)
     query = fill("effect of {X} on {Y} compared with {Z}", X=x, Y=ys[0], Z=z)
     return assemble("controlled-evinf", [document, [query]], label, lang, split, index, reason, fixed=(1,),
                     treatment=x, outcome=ys[0], control=z)
