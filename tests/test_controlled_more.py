@@ -186,3 +186,39 @@ def test_doses_of_drugs_only():
     texts = [x.texts[0].lower() for x in generate("controlled-evinf", 150, seed=5)]
     dosed = [t for t in texts if "different doses" in t]
     assert dosed and not any(w in t for w in ("yoga", "massage", "acupuncture") for t in dosed)
+
+def test_old_sources_only_of_dated_facts():
+    import re
+    xs = generate("controlled-fever", 1500, seed=5)
+    told = [s for x in xs for s in re.split(r"(?<=\.) ", x.texts[0]) if "archives" in s or "old letter" in s]
+    assert told and all(re.search(r"\b(19|20)\d\d\b", s) for s in told)
+    assert not any(w in x.texts[1] for x in xs for w in ("at present", "at the moment", "these days"))
+    assert min(len(x.parts[1]) for x in xs) >= 6
+
+def test_idioms_stand_alone():
+    from xfeval.controlled_more import figures
+    xs = [x for x in generate("controlled-topic", 600, seed=5) if x.meta["reason"] == "figure of speech"]
+    idioms = [f.split() for fs in figures.values() for f in fs]
+    for x in xs:
+        found = [i for f in idioms for i in range(x.n_words) if [w.lower() for w in x.words[i:i+len(f)]] == f]
+        assert len(found) == 1 and x.words[found[0]-1] == "."
+
+def test_nobody_is_at_home_and_away(data):
+    import re
+    for x in data["controlled-mrc"]:
+        owner, deeds = None, {}
+        for s in x.texts[0].split(". "):
+            first = s.split()[0]
+            owner = owner if first in ("He", "She") else first
+            deeds.setdefault(owner, []).append(s)
+        for facts in deeds.values():
+            if not any("stayed at home" in s for s in facts): continue
+            assert not re.search(r" (walked|arrived|visited|bought|caught) ", " ".join(facts)), facts
+
+def test_order_of_an_abstract(data):
+    for x in data["controlled-evinf"]:
+        text = x.texts[0]
+        at = [text.index(w) for w in ("were recruited", "were randomly assigned", "The groups received")]
+        results = max(text.rfind(w) for w in ("compared with", " than with ", "almost equal", "unchanged"))
+        later = [text.find(w) for w in ("adverse events", "Adherence", "left the study early") if w in text]
+        assert at == sorted(at) and all(results < i for i in later)

@@ -985,7 +985,7 @@ introductions = ["{S}|s is seldom in a hurry .", "{S}|s likes to have company ."
                  "{S}|s knows almost everybody ."]
 arrivals = ["{S}|s had been away for months .", "{S}|s was expected by everybody .",
             "{S}|s has relatives in town .", "{S}|s lives in another valley ."]
-at_home = ("cause", "colour", "duty") # who stays at home goes nowhere else
+at_home = ("cause", "colour", "duty") # who stays at home goes nowhere
 
 # %% ../nbs/04_controlled_more.ipynb #60aa8c64
 def _extra(rng, kind):
