@@ -8,7 +8,7 @@ import torch
 import xfeval.models
 from xfeval.core import Gold, Instance
 from xfeval.models import load_model, new_tiny, value_of
-from xfeval.training import accuracy, augment, fit, save_delta, shares, tabulate, _slice, _windows
+from xfeval.training import Muon, accuracy, augment, fit, save_delta, shares, tabulate, _optimiser, _slice, _windows
 
 torch.set_num_threads(1)
 LABELS = ["same", "other"]
@@ -137,6 +137,50 @@ def test_frozen_parameters_stay():
     with pytest.raises(ValueError, match="'layer.9' fits no parameter"): fit(c, TRAIN[:10], freeze=["layer.9"])
 
 
+@pytest.mark.parametrize("shape", [(24, 24), (48, 16), (16, 40)])
+def test_muon_is_the_one_of_pytorch(shape):
+    start = torch.randn(*shape, generator=torch.Generator().manual_seed(1))
+    ours, theirs, bias = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.clone()), torch.nn.Parameter(torch.zeros(3))
+    opt = Muon([ours], [dict(params=[bias], weight_decay=0.)], lr=.02, weight_decay=.1)
+    peer = torch.optim.Muon([theirs], lr=.02, weight_decay=.1, adjust_lr_fn="match_rms_adamw")
+    for k in range(6):
+        grad = torch.randn(*shape, generator=torch.Generator().manual_seed(k))
+        ours.grad, theirs.grad, bias.grad = grad.clone(), grad.clone(), torch.ones(3)
+        opt.step()
+        peer.step()
+    if max(shape) == 3*min(shape): # queries, keys and values side by side are turned one by one
+        assert (ours - theirs).norm() > .1*(ours - start).norm()
+        ours = torch.cat([_alone(start[i:i+16], i, .02) for i in range(0, 48, 16)])
+        theirs = torch.cat([_alone(start[i:i+16], i, .02, torch.optim.Muon) for i in range(0, 48, 16)])
+    assert (ours - theirs).norm() < .02*(ours - start).norm() # theirs rounds to bfloat16
+    assert (bias < -.05).all()
+
+
+def _alone(block, at, lr, peer=None):
+    "One square block of the case above, trained by itself"
+    p = torch.nn.Parameter(block.clone())
+    opt = peer([p], lr=lr, weight_decay=.1, adjust_lr_fn="match_rms_adamw") if peer else Muon([p], [], lr, .1)
+    for k in range(6):
+        p.grad = torch.randn(48, 16, generator=torch.Generator().manual_seed(k))[at:at+16].clone()
+        opt.step()
+    return p
+
+
+@pytest.mark.parametrize("arch", ["bert", "bart", "gpt2"])
+def test_muon_turns_hidden_matrices_only_and_learns(arch):
+    c = tiny(arch)
+    names = {id(p): n for n, p in c.model.named_parameters()}
+    opt, trained = _optimiser(c.model, 1e-3, .01, kind="muon")
+    assert sorted(names[id(p)] for p in trained) == sorted(names.values())
+    inner = [names[id(p)] for p in opt.param_groups[0]["params"]]
+    assert inner and not [n for n in inner if any(w in n for w in ("embed", "wte", "wpe", "classif", "score", "bias"))]
+    fit(c, TRAIN, epochs=4, lr=1e-2, optimiser="muon", mask_augment=.3)
+    assert accuracy(c, DEV) > .9
+    again = tiny(arch)
+    fit(again, TRAIN, epochs=4, lr=1e-2, optimiser="muon", mask_augment=.3)
+    assert torch.equal(weights(c), weights(again))
+
+
 def test_early_stopping_returns_to_the_best(monkeypatch):
     c, seen, given = tiny(), [], iter([.5, .9, .8, .7, 1.])
     def fake(clf, data, batch=128):
@@ -165,6 +209,7 @@ def test_record_is_json_and_saved(tmp_path):
 
 
 def test_refusals():
+    with pytest.raises(ValueError, match="unknown optimiser 'moun'.*did you mean 'muon'"): fit(tiny(), TRAIN[:8], optimiser="moun")
     c = tiny()
     with pytest.raises(ValueError, match="nothing to train on"): fit(c, [])
     with pytest.raises(ValueError, match="mask_augment needs gold words, and no training instance has any"):

@@ -838,7 +838,7 @@ manners = {"for hours": f"{_for_long} skates bids", "until midnight": f"{_for_lo
            "for the first time": f"{_for_long} votes sprints scores skates invests borrows bids",
            "in a crowded hall": "votes protests sprints scores skates wrestles bids haggles experiments calculates",
            "without a break": _for_long}
-anything = ("the decision", "the letter", "the weather", "the plan", "the concert", "the rumours", "the festival",
+anything = ("the decision", "the letter", "the parade", "the plan", "the concert", "the rumours", "the festival",
             "the changes", "the photographs", "the visit")
 cities = "Oslo Lisbon Nairobi Denver Kyoto Toronto Madrid Lima Dublin Cairo Seoul Vienna".split()
 days = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()

@@ -139,9 +139,10 @@ def train_embedded(name:str,         # one of `recipes`
     if clf is None: clf = _untrained(name, recipe, seed, {t for xs in data.values() for x in xs for t in x.texts})
     for k, xs in data.items():
         stage, whole = stages[k], not stages[k].get("only_gold")
-        record = fit(clf, xs, dev, lr=stage.get("lr", 1e-3), batch=stage.get("batch", 48),
-                     seed=seed_for(seed, name, k) % 2**31, mask_augment=stage.get("masks", .2) if whole else None,
-                     rationale=float(whole), eval_every=1000)
+        record = fit(clf, xs, dev, epochs=stage.get("epochs", 1), lr=stage.get("lr", 1e-3),
+                     batch=stage.get("batch", 48), seed=seed_for(seed, name, k) % 2**31,
+                     mask_augment=stage.get("masks", .2) if whole else None, rationale=float(whole), eval_every=1000,
+                     optimiser="muon" if whole else "adamw")
         _round(clf)
         clf.card = dict(clf.card, size=size, recipe=_plain(dict(recipe, stages=stages[:k+1])))
         if out is not None: clf.save(out, half=True)

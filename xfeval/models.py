@@ -455,7 +455,8 @@ def _tiny_config(arch, vocab, n_labels, layers, decoder_layers, width, heads, ma
     bart = dict(d_model=width, encoder_layers=layers, decoder_layers=decoder_layers, dropout=dropout,
                 encoder_attention_heads=heads, decoder_attention_heads=heads, encoder_ffn_dim=ff, decoder_ffn_dim=ff,
                 decoder_start_token_id=3, forced_eos_token_id=None)
-    gpt2 = dict(n_embd=width, n_layer=layers, n_head=heads, n_inner=ff,
+    gpt2 = dict(n_embd=width, n_layer=layers, n_head=heads, n_inner=ff, # the same curve as GPT-2's, in one operation
+                activation_function="gelu_pytorch_tanh",
                 resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=dropout)
     known = dict(bert=("BertConfig", dict(bert, max_position_embeddings=max_length)),
                  roberta=("RobertaConfig", dict(bert, max_position_embeddings=max_length+1, type_vocab_size=1)),
