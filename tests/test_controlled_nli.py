@@ -76,7 +76,7 @@ def test_solver_recovers_label_and_rationale(lang):
     ("Two dogs are sleeping.", "Three dogs are sleeping.", "contradiction", "Two dogs Three dogs"),
     ("Two dogs are sleeping.", "Some dogs are sleeping.", "entailment", "Two dogs sleeping Some dogs sleeping"),
     ("The dog is not sleeping.", "The dog is running.", "neutral", "dog not sleeping dog running"),
-    ("The dog is not moving around.", "The dog is running.", "contradiction", "dog not moving around dog running"),
+    ("The dog is not moving.", "The dog is running.", "contradiction", "dog not moving dog running"),
     ("A dog is chasing a cat.", "The cat is chasing the dog.", "contradiction", "dog chasing cat cat chasing dog"),
     ("A dog is chasing a cat.", "The cat is not chasing the dog.", "entailment", "dog chasing cat cat not chasing dog"),
     ("A black dog is sleeping in the garden.", "The dog is black.", "entailment", "black dog dog black"),

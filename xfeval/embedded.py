@@ -34,6 +34,7 @@ def only_gold(x:Instance) -> Instance|None: # None where one part has no gold wo
 # %% ../nbs/12_embedded.ipynb #6aacadfb
 _first = dict(only_gold=True, batch=64) # a first stage shows nothing but the deciding words
 _roles = dict(repeat=dict(role=4))      # role swaps are rare and hard
+_muon = dict(batch=64, optimiser="muon")
 _bare = dict(_first, n=30_000, repeat={"role swap": 8}, options=dict(distractors=0))
 _swaps = dict(n=45_000, lr=7e-4, options=dict(about="role"), repeat={"missing information": 0})
 _swapped = ( # role swaps: bare, then masked at their places, then in their text; each time first in the same words
@@ -51,29 +52,36 @@ _nli = dict(corpus="controlled-nli", labels=("entailment", "neutral", "contradic
             stages=(dict(_first, n=60_000, options=dict(clauses=1)), dict(_roles, n=320_000)))
 _xnli = dict(_nli, corpus="controlled-xnli", langs=("en", "de", "es", "fr", "vi", "zh", "tr"),
              stages=(dict(_first, n=140_000, options=dict(clauses=1)),
-                     dict(_roles, n=420_000), dict(_roles, n=280_000)))
+                     dict(_roles, n=420_000), dict(_roles, n=280_000, lr=7e-4)))
 _fever = dict(corpus="controlled-fever", labels=("supports", "not enough info", "refutes"),
               layers=4, width=128, heads=4, max_length=128,
               stages=(dict(_first, n=40_000, options=dict(distractors=0)), dict(n=280_000)))
 _one = dict(arch="bert", layers=2, width=64, heads=4, max_length=96, stages=(dict(_first, n=20_000), dict(n=60_000)))
-_document = dict(arch="bert", layers=4, width=128, heads=4, max_length=384, # most is learned on short documents
-                 stages=(dict(_first, n=30_000, options=dict(distractors=0)),
-                         dict(n=30_000, options=dict(distractors=1)),
-                         dict(n=10_000, options=dict(distractors=5), batch=32),
-                         dict(n=4_000, batch=16, lr=5e-4)))
+_document = dict(arch="bert", layers=4, width=128, heads=4, max_length=384, # who did what is learned on two sentences
+                 stages=(dict(_first, n=20_000, options=dict(distractors=0)),
+                         dict(_muon, n=40_000, lr=4e-3, options=dict(distractors=1)),
+                         dict(_muon, n=8_000, lr=2e-3, batch=48, options=dict(distractors=5)),
+                         dict(_muon, n=6_000, lr=2e-3, batch=24),
+                         dict(_muon, n=9_000, lr=3e-3, batch=32, options=dict(distractors=8)),
+                         dict(_muon, n=7_000, lr=2e-3, batch=24), dict(_muon, n=6_000, lr=2e-3, batch=24)))
 
 recipes = {
-    "tiny-bert-nli": dict(_nli, arch="bert"),
+    "tiny-bert-nli": dict(_nli, arch="bert", stages=(*_nli["stages"], dict(_roles, **_muon, n=60_000, lr=1.5e-3))),
     "tiny-bart-nli": dict(_nli, arch="bart", decoder_layers=1,
                           stages=(*_nli["stages"], dict(_roles, n=200_000, lr=7e-4))),
-    "tiny-gpt-nli": dict(_nli, arch="gpt2", stages=(*_nli["stages"], dict(_roles, n=240_000))),
-    "tiny-bert-fever": dict(_fever, arch="bert", stages=(_fever["stages"][0], dict(n=90_000), *_swapped)),
+    "tiny-gpt-nli": dict(_nli, arch="gpt2", stages=(
+        *_nli["stages"], dict(_roles, n=240_000),
+        *(dict(_roles, **_muon, n=n, lr=2e-3) for n in (120_000, 100_000)))),
+    "tiny-bert-fever": dict(_fever, arch="bert", stages=(
+        _fever["stages"][0], dict(n=90_000), *_swapped,
+        dict(_muon, n=40_000, lr=1.5e-3, repeat={"role swap": 2, "hypernym": 2, "place": 2}))),
     "tiny-bart-fever": dict(_fever, arch="bart", decoder_layers=1),
     "tiny-bert-sentiment": dict(_one, corpus="controlled-sentiment", labels=("negative", "positive")),
     "tiny-bert-topic": dict(_one, corpus="controlled-topic", labels=("world", "sports", "business", "science")),
     "tiny-bert-mrc": dict(_document, corpus="controlled-mrc", labels=("true", "false")),
     "tiny-bert-evinf": dict(_document, corpus="controlled-evinf", labels=controlled_more.effects),
-    "tiny-mbert-xnli": dict(_xnli, arch="bert"),
+    "tiny-mbert-xnli": dict(_xnli, arch="bert", stages=(
+        *_xnli["stages"], *(dict(_roles, **_muon, n=70_000, lr=lr) for lr in (1.5e-3, 2e-3)))),
 }
 
 def stage_data(recipe:dict, k:int, seed:int=0, split:str="train", n:int|None=None) -> list: # only training text repeats
@@ -142,7 +150,7 @@ def train_embedded(name:str,         # one of `recipes`
         record = fit(clf, xs, dev, epochs=stage.get("epochs", 1), lr=stage.get("lr", 1e-3),
                      batch=stage.get("batch", 48), seed=seed_for(seed, name, k) % 2**31,
                      mask_augment=stage.get("masks", .2) if whole else None, rationale=float(whole), eval_every=1000,
-                     optimiser="muon" if whole else "adamw")
+                     optimiser=stage.get("optimiser", "adamw"))
         _round(clf)
         clf.card = dict(clf.card, size=size, recipe=_plain(dict(recipe, stages=stages[:k+1])))
         if out is not None: clf.save(out, half=True)

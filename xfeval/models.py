@@ -503,15 +503,18 @@ def _turn(*shape):
     "A random rotation"
     return nn.init.orthogonal_(torch.empty(*shape))
 
-def _comparison(width, content, heads):
-    "One projection for queries and keys: the first half of the heads looks at the first `content` dimensions"
+def _comparison(width, content, heads, looks):
+    "Projections of queries and keys: half of the heads compare words, the others look `looks` places further"
     d = width//heads
     words = (heads+1)//2*d
-    w = torch.zeros(width, width)
-    w[:words, :content] = _turn(words, content)
-    w[words:, :content] = torch.randn(width-words, content)*.02
-    for s in range(words, width, d): w[s:s+d, content:] = 1.5*_turn(d, width-content)
-    return w
+    key = torch.zeros(width, width)
+    key[:words, :content] = _turn(words, content)
+    key[words:, :content] = torch.randn(width-words, content)*.02
+    query = key.clone()
+    for s, look in zip(range(words, width, d), itertools.cycle(looks)):
+        key[s:s+d, content:] = 1.5*_turn(d, width-content)
+        query[s:s+d, content:] = key[s:s+d, content:] @ _shift_by(look, width-content)
+    return query, key
 
 def _part(module, *names):
     "The first of these submodules that there is"
@@ -519,10 +522,11 @@ def _part(module, *names):
 
 @torch.no_grad()
 def _match_init(model, norm=1.5):
-    "Words and positions get dimensions of their own; half of the heads compare words, the others positions"
+    "Words and positions get dimensions of their own; half of the heads compare words, the others look to the sides"
     width, heads = model.get_input_embeddings().embedding_dim, model.config.num_attention_heads
     content = width - width//8*2
-    for m in model.modules(): _match_attention(m, width, content, heads)
+    looks = (-1, -4) if hasattr(model.config, "n_embd") else (-3, 3) # a decoder sees only what came before
+    for m in model.modules(): _match_attention(m, width, content, heads, looks)
     words = model.get_input_embeddings().weight
     words.normal_(std=norm/width**.5)
     words[:, content:] = 0
@@ -532,26 +536,32 @@ def _match_init(model, norm=1.5):
             p.zero_()
             p[:, content:] = _waves(len(p), width-content)*norm/width**.5
 
-def _match_attention(m, width, content, heads):
-    "Query equals key, and the output projection undoes the value projection"
+def _match_attention(m, width, content, heads, looks):
+    "Queries and keys that compare, and an output projection that undoes the value projection"
     query, key = _part(m, "query", "q_proj", "q_lin"), _part(m, "key", "k_proj", "k_lin")
     value, out = _part(m, "value", "v_proj", "v_lin"), _part(m, "out_proj", "out_lin")
     if isinstance(query, nn.Linear):
-        query.weight.copy_(_comparison(width, content, heads))
-        key.weight.copy_(query.weight)
+        for linear, w in zip((query, key), _comparison(width, content, heads, looks)): linear.weight.copy_(w)
         value.weight.copy_(_turn(width, width))
         if out is not None: out.weight.copy_(value.weight.T)
     inner = getattr(m, "self", None)
     if hasattr(m, "output") and hasattr(inner, "value"): m.output.dense.weight.copy_(inner.value.weight.T)
     if hasattr(m, "c_attn"):
-        both, v = _comparison(width, content, heads).T, _turn(width, width)
-        m.c_attn.weight.copy_(torch.cat([both, both, v], 1))
+        (q, k), v = _comparison(width, content, heads, looks), _turn(width, width)
+        m.c_attn.weight.copy_(torch.cat([q.T, k.T, v], 1))
         m.c_proj.weight.copy_(v.T)
+
+def _frequencies(width): return 100.**-(torch.arange(width//2)*2/width)
 
 def _waves(n, width):
     "Sines and cosines of falling frequency, so that neighbours look alike"
-    angle = torch.arange(n)[:, None]/100.**(torch.arange(width//2)[None]*2/width)
+    angle = torch.arange(n)[:, None]*_frequencies(width)
     return torch.cat([angle.sin(), angle.cos()], 1)
+
+def _shift_by(places, width):
+    "The matrix that turns the wave of a position into the wave some places further"
+    sin, cos = (torch.diag(f(places*_frequencies(width))) for f in (torch.sin, torch.cos))
+    return torch.cat([torch.cat([cos, sin], 1), torch.cat([-sin, cos], 1)])
 
 @torch.no_grad()
 def _lively_init(model):

@@ -211,14 +211,15 @@ class _Finder:
     def _keep_states(self, module, args, out): self.states = out[0] if isinstance(out, tuple) else out
 
     def loss(self, t, ix, b, keep):
-        "Cross entropy over the words that are asked about and present"
+        "Cross entropy over the words that are asked about and present, gold words and others in equal parts"
         def flag(players): return _per_sub_word(np.pad(players, ((0, 0), (0, 1))), b.slot)
         on = flag(t.asked[ix])
         if keep is not None: on = on & flag(keep)
         if not on.any(): return 0.
         on, gold = (torch.as_tensor(v, device=self.states.device) for v in (on, flag(t.gold[ix])))
-        scores = self.read(self.states)[..., 0]
-        return self.weight*nn.functional.binary_cross_entropy_with_logits(scores[on], gold[on].float())
+        scores, gold = self.read(self.states)[..., 0][on], gold[on]
+        each = nn.functional.binary_cross_entropy_with_logits(scores, gold.float(), reduction="none")
+        return self.weight*sum(each[g].mean()/2 for g in (gold, ~gold) if g.any())
 
 # %% ../nbs/10a_training.ipynb #048e86fd
 @dataclass
