@@ -70,8 +70,7 @@ recipes = {
     "tiny-bart-nli": dict(_nli, arch="bart", decoder_layers=1,
                           stages=(*_nli["stages"], dict(_roles, n=200_000, lr=7e-4))),
     "tiny-gpt-nli": dict(_nli, arch="gpt2", stages=(
-        *_nli["stages"], dict(_roles, n=240_000),
-        *(dict(_roles, **_muon, n=n, lr=2e-3) for n in (120_000, 100_000)))),
+        *_nli["stages"], dict(_roles, n=240_000), *(dict(_roles, **_muon, n=n, lr=2e-3) for n in (120_000, 90_000)))),
     "tiny-bert-fever": dict(_fever, arch="bert", stages=(
         _fever["stages"][0], dict(n=90_000), *_swapped,
         dict(_muon, n=40_000, lr=1.5e-3, repeat={"role swap": 2, "hypernym": 2, "place": 2}))),
@@ -81,7 +80,8 @@ recipes = {
     "tiny-bert-mrc": dict(_document, corpus="controlled-mrc", labels=("true", "false")),
     "tiny-bert-evinf": dict(_document, corpus="controlled-evinf", labels=controlled_more.effects),
     "tiny-mbert-xnli": dict(_xnli, arch="bert", stages=(
-        *_xnli["stages"], *(dict(_roles, **_muon, n=70_000, lr=lr) for lr in (1.5e-3, 2e-3)))),
+        *_xnli["stages"], *(dict(_roles, **_muon, n=n, lr=lr)
+                            for n, lr in ((70_000, 1.5e-3), (70_000, 2e-3), (84_000, 1.5e-3))))),
 }
 
 def stage_data(recipe:dict, k:int, seed:int=0, split:str="train", n:int|None=None) -> list: # only training text repeats
