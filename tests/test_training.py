@@ -230,11 +230,33 @@ def test_matching_start_compares_words_and_neighbours(arch):
     A = c.attentions([e])[0][0]
     words = A[:2].mean(0)
     assert words[second, first] > 3*words[second, others].max()
-    for head, look in zip(A[2:], (-1, -4) if arch == "gpt2" else (-3, 3)): # the other heads look to the sides
+    sides = A[2:] if arch == "bert" else A[2:3] # in the first layer of others the last head tells the parts
+    for head, look in zip(sides, (-1, -4) if arch == "gpt2" else (-3, 3)): # the other heads look to the sides
         for i in range(5, 7): assert abs(np.asarray(head[i]) @ np.arange(A.shape[1]) - (i+look)) < 1.3
     plain = tiny(arch, width=128, init="default")
     B = plain.attentions([plain.encode(x)])[0][0].mean(0)
     assert B[second, first] < 2*B[second, others].max()
+
+
+@pytest.mark.parametrize("heads", [2, 4])
+@pytest.mark.parametrize("arch", ["bart", "gpt2", "distilbert", "roberta"])
+def test_matching_start_tells_the_parts_without_segment_vectors(arch, heads):
+    texts = ["the small brown dog is asleep in the kitchen , and two people are outside .", "the dog is not in the garden ."]
+    c = new_tiny(arch, texts, LABELS, init="matching", width=128, heads=heads, tokenizer="wordpiece")
+    e = c.encode(Instance.from_text(texts))
+    boundary = np.flatnonzero(np.isin(e.ids, [c.tokenizer.cls_token_id, c.tokenizer.sep_token_id]))
+    looks = np.asarray(c.attentions([e])[0][0][heads-1])
+    for part, own in ((range(1, boundary[1]), 0), (range(boundary[1]+1, boundary[2]), 1)):
+        assert looks[part][:, boundary[own]].mean() > .8 # the last boundary to the left
+
+
+def test_matching_start_gives_segments_dimensions_that_comparing_heads_do_not_see():
+    m = tiny("bert", width=128, layers=1).model.bert
+    segments, inner = m.embeddings.token_type_embeddings.weight.detach(), m.encoder.layer[0].attention
+    assert segments[0] @ segments[1] == 0 < segments.norm()
+    assert not (segments @ m.embeddings.word_embeddings.weight.T).any()
+    assert not (inner.self.key(segments) - inner.self.key.bias).any()
+    assert torch.equal(inner.output.dense.weight, inner.self.value.weight.T)
 
 
 @pytest.fixture

@@ -35,53 +35,48 @@ def only_gold(x:Instance) -> Instance|None: # None where one part has no gold wo
 _first = dict(only_gold=True, batch=64) # a first stage shows nothing but the deciding words
 _roles = dict(repeat=dict(role=4))      # role swaps are rare and hard
 _muon = dict(batch=64, optimiser="muon")
-_bare = dict(_first, n=30_000, repeat={"role swap": 8}, options=dict(distractors=0))
-_swaps = dict(n=45_000, lr=7e-4, options=dict(about="role"), repeat={"missing information": 0})
-_swapped = ( # role swaps: bare, then masked at their places, then in their text; each time first in the same words
-    dict(_bare, direct=("role swap",)), _bare,
-    dict(_swaps, n=60_000, lr=1e-3, options=dict(about="role", distractors=0), direct=("role swap",),
-         repeat={"missing information": 0, "role swap": 2}, masks=dict(keep_gold=.7)),
-    dict(_swaps, lr=1e-3, direct=("role swap",), masks=dict(keep_gold=.8, mask_others=.2)),
-    dict(_swaps, masks=dict(keep_gold=.4, mask_others=.6)),
-    dict(_swaps, masks=dict(keep_gold=.1, mask_others=.3)),
-    dict(n=70_000, lr=7e-4, repeat={"role swap": 2}),
-    dict(n=90_000, lr=7e-4, repeat={"role swap": 2, "hypernym": 3, "place": 2, "number": 2}))
+_swaps = dict(_muon, lr=3e-3, options=dict(about="role", distractors=0), repeat={"missing information": 0},
+              direct={"role swap": (1, 0)})                  # role swaps in the same words only,
+_mixed = dict(_swaps, lr=2e-3, direct={"role swap": (4, 1)}) # then four times as often as in other words
 
 _nli = dict(corpus="controlled-nli", labels=("entailment", "neutral", "contradiction"),
             layers=4, width=128, heads=4, max_length=80,
-            stages=(dict(_first, n=60_000, options=dict(clauses=1)), dict(_roles, n=320_000)))
+            stages=(dict(_muon, n=40_000, lr=3e-3, options=dict(clauses=1)),
+                    dict(_muon, n=140_000, lr=4e-3, repeat=dict(role=4, hypernym=2, place=2))))
 _xnli = dict(_nli, corpus="controlled-xnli", langs=("en", "de", "es", "fr", "vi", "zh", "tr"),
              stages=(dict(_first, n=140_000, options=dict(clauses=1)),
-                     dict(_roles, n=420_000), dict(_roles, n=280_000, lr=7e-4)))
+                     dict(_roles, n=420_000), dict(_roles, n=280_000, lr=7e-4),
+                     *(dict(_roles, **_muon, n=n, lr=lr)
+                       for n, lr in ((70_000, 1.5e-3), (70_000, 2e-3), (84_000, 1.5e-3)))))
 _fever = dict(corpus="controlled-fever", labels=("supports", "not enough info", "refutes"),
               layers=4, width=128, heads=4, max_length=128,
-              stages=(dict(_first, n=40_000, options=dict(distractors=0)), dict(n=280_000)))
+              stages=(dict(_swaps, n=60_000, only_gold=True),
+                      dict(_swaps, n=60_000, masks=dict(keep_gold=.6, mask_others=.2)),
+                      dict(_mixed, n=24_000, masks=dict(keep_gold=.3, mask_others=.3)),
+                      dict(_mixed, n=24_000, options=dict(about="role"), masks=dict(keep_gold=.3, mask_others=.3)),
+                      dict(_muon, n=140_000, lr=3e-3, repeat={"role swap": 3, "hypernym": 2, "place": 2, "number": 2}),
+                      dict(_muon, n=40_000, lr=1.5e-3, repeat={"role swap": 2, "antonym": 4, "number": 2})))
 _one = dict(arch="bert", layers=2, width=64, heads=4, max_length=96, stages=(dict(_first, n=20_000), dict(n=60_000)))
-_document = dict(arch="bert", layers=4, width=128, heads=4, max_length=384, # who did what is learned on two sentences
-                 stages=(dict(_first, n=20_000, options=dict(distractors=0)),
-                         dict(_muon, n=40_000, lr=4e-3, options=dict(distractors=1)),
-                         dict(_muon, n=8_000, lr=2e-3, batch=48, options=dict(distractors=5)),
-                         dict(_muon, n=6_000, lr=2e-3, batch=24),
-                         dict(_muon, n=9_000, lr=3e-3, batch=32, options=dict(distractors=8)),
-                         dict(_muon, n=7_000, lr=2e-3, batch=24), dict(_muon, n=6_000, lr=2e-3, batch=24)))
+_document = dict(arch="bert", layers=4, width=128, heads=4, max_length=384, # which sentence counts is learned on two
+                 stages=(dict(_muon, n=40_000, lr=4e-3, options=dict(distractors=1)),
+                         dict(_muon, n=20_000, lr=3e-3, batch=48, options=dict(distractors=4)),
+                         dict(_muon, n=25_000, lr=3e-3, batch=32)))
 
 recipes = {
-    "tiny-bert-nli": dict(_nli, arch="bert", stages=(*_nli["stages"], dict(_roles, **_muon, n=60_000, lr=1.5e-3))),
-    "tiny-bart-nli": dict(_nli, arch="bart", decoder_layers=1,
-                          stages=(*_nli["stages"], dict(_roles, n=200_000, lr=7e-4))),
-    "tiny-gpt-nli": dict(_nli, arch="gpt2", stages=(
-        *_nli["stages"], dict(_roles, n=240_000), *(dict(_roles, **_muon, n=n, lr=2e-3) for n in (120_000, 90_000)))),
-    "tiny-bert-fever": dict(_fever, arch="bert", stages=(
-        _fever["stages"][0], dict(n=90_000), *_swapped,
-        dict(_muon, n=40_000, lr=1.5e-3, repeat={"role swap": 2, "hypernym": 2, "place": 2}))),
-    "tiny-bart-fever": dict(_fever, arch="bart", decoder_layers=1),
+    "tiny-bert-nli": dict(_nli, arch="bert"),
+    "tiny-bart-nli": dict(_nli, arch="bart", decoder_layers=1, stages=(
+        dict(_first, n=60_000, options=dict(clauses=1)), dict(_roles, n=320_000), dict(_roles, n=200_000, lr=7e-4))),
+    "tiny-gpt-nli": dict(_nli, arch="gpt2", stages=(_nli["stages"][0], dict(_nli["stages"][1], n=240_000))),
+    "tiny-bert-fever": dict(_fever, arch="bert"),
+    "tiny-bart-fever": dict(_fever, arch="bart", decoder_layers=1, stages=(
+        dict(_first, n=40_000, options=dict(distractors=0)), dict(n=280_000))),
     "tiny-bert-sentiment": dict(_one, corpus="controlled-sentiment", labels=("negative", "positive")),
     "tiny-bert-topic": dict(_one, corpus="controlled-topic", labels=("world", "sports", "business", "science")),
-    "tiny-bert-mrc": dict(_document, corpus="controlled-mrc", labels=("true", "false")),
+    "tiny-bert-mrc": dict(_document, corpus="controlled-mrc", labels=("true", "false"), stages=(
+        dict(_first, n=20_000, options=dict(distractors=0)), dict(_document["stages"][0], n=60_000),
+        *_document["stages"][1:])),
     "tiny-bert-evinf": dict(_document, corpus="controlled-evinf", labels=controlled_more.effects),
-    "tiny-mbert-xnli": dict(_xnli, arch="bert", stages=(
-        *_xnli["stages"], *(dict(_roles, **_muon, n=n, lr=lr)
-                            for n, lr in ((70_000, 1.5e-3), (70_000, 2e-3), (84_000, 1.5e-3))))),
+    "tiny-mbert-xnli": dict(_xnli, arch="bert"),
 }
 
 def stage_data(recipe:dict, k:int, seed:int=0, split:str="train", n:int|None=None) -> list: # only training text repeats
@@ -99,8 +94,10 @@ def stage_data(recipe:dict, k:int, seed:int=0, split:str="train", n:int|None=Non
 def _times(stage, x):
     "How often a training text is shown"
     reason = x.meta.get("reason")
-    if reason in stage.get("direct", ()) and not _same_words(x): return 0
-    return stage.get("repeat", {}).get(reason, 1)
+    times = stage.get("repeat", {}).get(reason, 1)
+    if reason not in stage.get("direct", {}): return times
+    same, other = stage["direct"][reason]
+    return times*(same if _same_words(x) else other)
 
 def _same_words(x):
     "Are the deciding words of both parts the same ones?"

@@ -505,16 +505,29 @@ def _turn(*shape):
 
 def _comparison(width, content, heads, looks):
     "Projections of queries and keys: half of the heads compare words, the others look `looks` places further"
-    d = width//heads
+    d, places = width//heads, width - content - 2
     words = (heads+1)//2*d
     key = torch.zeros(width, width)
     key[:words, :content] = _turn(words, content)
     key[words:, :content] = torch.randn(width-words, content)*.02
     query = key.clone()
     for s, look in zip(range(words, width, d), itertools.cycle(looks)):
-        key[s:s+d, content:] = 1.5*_turn(d, width-content)
-        query[s:s+d, content:] = key[s:s+d, content:] @ _shift_by(look, width-content)
+        key[s:s+d, -places:] = 1.5*_turn(d, places)
+        query[s:s+d, -places:] = key[s:s+d, -places:] @ _shift_by(look, places)
     return query, key
+
+def _tell_parts(query, key, value, bias, content, d):
+    "The last of the heads of size `d` looks for the last boundary to the left, and brings back which one it was"
+    width = len(key)
+    s, waves, half = width-d, content+2, (width-content-2)//2
+    query[s:], key[s:], value[:] = 0, 0, 0
+    bias[s], key[s, content], key[s, content+1] = 8, 1, 1.5 # [CLS] and [SEP] draw attention, [SEP] more
+    for k in range(1, half): # a quarter turn of each wave but the shortest
+        at, sin, cos = s-1+2*k, waves+k, waves+half+k
+        key[at, sin], key[at+1, cos], query[at, cos], query[at+1, sin] = 3, 3, -3, 3
+    value[s, content] = value[s+1, content+1] = 1
+    rows, columns = ([i for i in range(width) if i not in (k, k+1)] for k in (s, content))
+    value[np.ix_(rows, columns)] = _turn(width-2, width-2)
 
 def _part(module, *names):
     "The first of these submodules that there is"
@@ -522,34 +535,43 @@ def _part(module, *names):
 
 @torch.no_grad()
 def _match_init(model, norm=1.5):
-    "Words and positions get dimensions of their own; half of the heads compare words, the others look to the sides"
-    width, heads = model.get_input_embeddings().embedding_dim, model.config.num_attention_heads
-    content = width - width//8*2
-    looks = (-1, -4) if hasattr(model.config, "n_embd") else (-3, 3) # a decoder sees only what came before
-    for m in model.modules(): _match_attention(m, width, content, heads, looks)
-    words = model.get_input_embeddings().weight
+    "Words, parts and positions get dimensions of their own; heads compare words, look to the sides and tell the parts"
+    c, words = model.config, model.get_input_embeddings().weight
+    width, heads = words.shape[1], c.num_attention_heads
+    content = width - width//8*2 - 2
+    looks = (-1, -4) if hasattr(c, "n_embd") else (-3, 3) # a decoder sees only what came before
+    typed = getattr(c, "type_vocab_size", 1) > 1
+    tell = not typed and 1 < heads <= 4 # smaller heads have no room for all waves
+    for name, m in reversed([*model.named_modules()]): # what is inside first
+        first = re.search(r"\b(layers?|h)\.0\b", name) and "encoder_attn" not in name
+        _match_attention(m, width, content, heads, looks, first and tell)
     words.normal_(std=norm/width**.5)
     words[:, content:] = 0
+    if tell: words[c.bos_token_id, content] = words[c.eos_token_id, content+1] = norm
     for name, p in model.named_parameters():
-        if "token_type" in name: p.normal_(std=.02)
+        if "token_type" in name:
+            p.zero_()
+            if typed: p[:2, content:content+2] = torch.eye(2)*norm/3
         elif re.search("position_embeddings|embed_positions|wpe", name):
             p.zero_()
-            p[:, content:] = _waves(len(p), width-content)*norm/width**.5
+            p[:, content+2:] = _waves(len(p), width-content-2)*norm/width**.5
 
-def _match_attention(m, width, content, heads, looks):
+def _match_attention(m, width, content, heads, looks, tell):
     "Queries and keys that compare, and an output projection that undoes the value projection"
     query, key = _part(m, "query", "q_proj", "q_lin"), _part(m, "key", "k_proj", "k_lin")
-    value, out = _part(m, "value", "v_proj", "v_lin"), _part(m, "out_proj", "out_lin")
-    if isinstance(query, nn.Linear):
-        for linear, w in zip((query, key), _comparison(width, content, heads, looks)): linear.weight.copy_(w)
-        value.weight.copy_(_turn(width, width))
-        if out is not None: out.weight.copy_(value.weight.T)
-    inner = getattr(m, "self", None)
+    value, out, inner = _part(m, "value", "v_proj", "v_lin"), _part(m, "out_proj", "out_lin"), getattr(m, "self", None)
     if hasattr(m, "output") and hasattr(inner, "value"): m.output.dense.weight.copy_(inner.value.weight.T)
+    if not (isinstance(query, nn.Linear) or hasattr(m, "c_attn")): return
+    (q, k), v, bias = _comparison(width, content, heads, looks), _turn(width, width), torch.zeros(width)
+    if tell: _tell_parts(q, k, v, bias, content, width//heads)
     if hasattr(m, "c_attn"):
-        (q, k), v = _comparison(width, content, heads, looks), _turn(width, width)
-        m.c_attn.weight.copy_(torch.cat([q.T, k.T, v], 1))
-        m.c_proj.weight.copy_(v.T)
+        m.c_attn.weight.copy_(torch.cat([q.T, k.T, v.T], 1))
+        m.c_attn.bias[:width] = bias
+        m.c_proj.weight.copy_(v)
+    else:
+        for linear, w in zip((query, key, value), (q, k, v)): linear.weight.copy_(w)
+        query.bias.copy_(bias)
+        if out is not None: out.weight.copy_(v.T)
 
 def _frequencies(width): return 100.**-(torch.arange(width//2)*2/width)
 
