@@ -42,7 +42,7 @@ _mixed = dict(_swaps, lr=2e-3, direct={"role swap": (4, 1)}) # then four times a
 _nli = dict(corpus="controlled-nli", labels=("entailment", "neutral", "contradiction"),
             layers=4, width=128, heads=4, max_length=80,
             stages=(dict(_muon, n=40_000, lr=3e-3, options=dict(clauses=1)),
-                    dict(_muon, n=140_000, lr=4e-3, repeat=dict(role=4, hypernym=2, place=2))))
+                    dict(_muon, n=240_000, lr=4e-3, repeat=dict(role=4, hypernym=2, place=2))))
 _xnli = dict(_nli, corpus="controlled-xnli", langs=("en", "de", "es", "fr", "vi", "zh", "tr"),
              stages=(dict(_first, n=140_000, options=dict(clauses=1)),
                      dict(_roles, n=420_000), dict(_roles, n=280_000, lr=7e-4),
@@ -63,18 +63,22 @@ _document = dict(arch="bert", layers=4, width=128, heads=4, max_length=384, # wh
                          dict(_muon, n=25_000, lr=3e-3, batch=32)))
 
 recipes = {
-    "tiny-bert-nli": dict(_nli, arch="bert"),
+    "tiny-bert-nli": dict(_nli, arch="bert", stages=(
+        dict(_first, n=60_000, options=dict(clauses=1)), dict(_roles, n=320_000),
+        dict(_roles, **_muon, n=60_000, lr=1.5e-3))),
     "tiny-bart-nli": dict(_nli, arch="bart", decoder_layers=1, stages=(
         dict(_first, n=60_000, options=dict(clauses=1)), dict(_roles, n=320_000), dict(_roles, n=200_000, lr=7e-4))),
-    "tiny-gpt-nli": dict(_nli, arch="gpt2", stages=(_nli["stages"][0], dict(_nli["stages"][1], n=240_000))),
+    "tiny-gpt-nli": dict(_nli, arch="gpt2"),
     "tiny-bert-fever": dict(_fever, arch="bert"),
     "tiny-bart-fever": dict(_fever, arch="bart", decoder_layers=1, stages=(
         dict(_first, n=40_000, options=dict(distractors=0)), dict(n=280_000))),
     "tiny-bert-sentiment": dict(_one, corpus="controlled-sentiment", labels=("negative", "positive")),
     "tiny-bert-topic": dict(_one, corpus="controlled-topic", labels=("world", "sports", "business", "science")),
-    "tiny-bert-mrc": dict(_document, corpus="controlled-mrc", labels=("true", "false"), stages=(
-        dict(_first, n=20_000, options=dict(distractors=0)), dict(_document["stages"][0], n=60_000),
-        *_document["stages"][1:])),
+    "tiny-bert-mrc": dict(_document, corpus="controlled-mrc", labels=("true", "false"), parts=.1, stages=(
+        dict(_first, n=20_000, options=dict(distractors=0)),
+        dict(_muon, n=50_000, lr=4e-3, options=dict(distractors=1)),
+        dict(_muon, n=24_000, lr=3e-3, batch=48, options=dict(distractors=5)),
+        dict(_muon, n=24_000, lr=3e-3, batch=32))),
     "tiny-bert-evinf": dict(_document, corpus="controlled-evinf", labels=controlled_more.effects),
     "tiny-mbert-xnli": dict(_xnli, arch="bert"),
 }
@@ -109,7 +113,7 @@ _symbols = "< > ( ) [ ] , ; : 0 1 2 3 4 5 6 7 8 9" # what an agent may find inse
 
 def _untrained(name, recipe, seed, texts):
     "The model before its first stage"
-    size = {k: recipe.get(k) for k in ("layers", "decoder_layers", "width", "heads", "max_length")}
+    size = {k: recipe[k] for k in ("layers", "decoder_layers", "width", "heads", "max_length", "parts") if k in recipe}
     clf = new_tiny(recipe["arch"], [_symbols, *sorted(texts)], list(recipe["labels"]),
                    init="matching", seed=seed, name=name, **size)
     command = f"python -m xfeval.embedded {name}" + (f" --seed {seed}" if seed else "")
