@@ -317,6 +317,23 @@ if gate:
 """
 
 
+def test_a_run_with_other_parameters_that_was_cut_off_leaves_no_mixture(folder, tmp_path, monkeypatch):
+    "It has changed files of the run before it, which therefore no longer counts as done"
+    import importlib
+    runner = importlib.import_module("xfeval.run")
+    path, out = folder/"z_writer.ipynb", tmp_path/"out"
+    runner.run_one("z_writer", path, dict(seed=1), out)
+    table = out/"tables"/"z_writer_t.csv"
+    def cut_off(*args):
+        table.write_text("half")
+        return subprocess.CompletedProcess([], 1, "", "killed")
+    with monkeypatch.context() as m:
+        m.setattr(runner, "_execute", cut_off)
+        assert runner.run_one("z_writer", path, dict(seed=2), out)["error"] == "killed"
+    assert not runner.run_one("z_writer", path, dict(seed=1), out).get("skipped")
+    assert read_table(table).a.tolist() == [1]
+
+
 def test_a_killed_run_goes_on_where_it_was(folder, tmp_path):
     "The second notebook waits at a gate; there the whole process group is killed"
     from xfeval.run import run

@@ -74,11 +74,13 @@ recipes = {
         dict(_first, n=40_000, options=dict(distractors=0)), dict(n=280_000))),
     "tiny-bert-sentiment": dict(_one, corpus="controlled-sentiment", labels=("negative", "positive")),
     "tiny-bert-topic": dict(_one, corpus="controlled-topic", labels=("world", "sports", "business", "science")),
-    "tiny-bert-mrc": dict(_document, corpus="controlled-mrc", labels=("true", "false"), parts=.1, stages=(
+    "tiny-bert-mrc": dict(_document, corpus="controlled-mrc", labels=("true", "false"), stages=(
         dict(_first, n=20_000, options=dict(distractors=0)),
-        dict(_muon, n=50_000, lr=4e-3, options=dict(distractors=1)),
-        dict(_muon, n=24_000, lr=3e-3, batch=48, options=dict(distractors=5)),
-        dict(_muon, n=24_000, lr=3e-3, batch=32))),
+        dict(_muon, n=40_000, lr=4e-3, options=dict(distractors=1)),
+        dict(_muon, n=8_000, lr=2e-3, batch=48, options=dict(distractors=5)),
+        dict(_muon, n=6_000, lr=2e-3, batch=24),
+        dict(_muon, n=9_000, lr=3e-3, batch=32, options=dict(distractors=8)),
+        dict(_muon, n=7_000, lr=2e-3, batch=24), dict(_muon, n=6_000, lr=2e-3, batch=24))),
     "tiny-bert-evinf": dict(_document, corpus="controlled-evinf", labels=controlled_more.effects),
     "tiny-mbert-xnli": dict(_xnli, arch="bert"),
 }
@@ -113,7 +115,7 @@ _symbols = "< > ( ) [ ] , ; : 0 1 2 3 4 5 6 7 8 9" # what an agent may find inse
 
 def _untrained(name, recipe, seed, texts):
     "The model before its first stage"
-    size = {k: recipe[k] for k in ("layers", "decoder_layers", "width", "heads", "max_length", "parts") if k in recipe}
+    size = {k: recipe[k] for k in ("layers", "decoder_layers", "width", "heads", "max_length") if k in recipe}
     clf = new_tiny(recipe["arch"], [_symbols, *sorted(texts)], list(recipe["labels"]),
                    init="matching", seed=seed, name=name, **size)
     command = f"python -m xfeval.embedded {name}" + (f" --seed {seed}" if seed else "")

@@ -478,7 +478,6 @@ def new_tiny(arch:str,                     # bert, roberta, distilbert, bart or 
              max_length:int=64,            # window in sub-words
              dropout:float=0.,             # while training
              init:str="default",           # default, matching (see above), or lively: it reacts to its input
-             parts:float=.5,               # for a matching start: size of the vectors that tell the parts of a pair
              tokenizer:str|None=None,      # wordpiece or bytelevel; default: bytelevel for roberta, else wordpiece
              lowercase:bool=True,          # for `wordpiece`
              seed:int=0,                   # of the weights
@@ -495,7 +494,7 @@ def new_tiny(arch:str,                     # bert, roberta, distilbert, bart or 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = AutoModelForSequenceClassification.from_config(c)
-        if init == "matching": _match_init(model, parts=parts)
+        if init == "matching": _match_init(model)
         if init == "lively": _lively_init(model)
     return Classifier(model, tok, labels, name=kw.pop("name", f"tiny-{arch}"), **kw)
 
@@ -535,7 +534,7 @@ def _part(module, *names):
     return next((getattr(module, n) for n in names if hasattr(module, n)), None)
 
 @torch.no_grad()
-def _match_init(model, norm=1.5, parts=.5):
+def _match_init(model, norm=1.5):
     "Words, parts and positions get dimensions of their own; heads compare words, look to the sides and tell the parts"
     c, words = model.config, model.get_input_embeddings().weight
     width, heads = words.shape[1], c.num_attention_heads
@@ -552,7 +551,7 @@ def _match_init(model, norm=1.5, parts=.5):
     for name, p in model.named_parameters():
         if "token_type" in name:
             p.zero_()
-            if typed: p[:2, content:content+2] = torch.eye(2)*parts
+            if typed: p[:2, content:content+2] = torch.eye(2)*norm/3
         elif re.search("position_embeddings|embed_positions|wpe", name):
             p.zero_()
             p[:, content+2:] = _waves(len(p), width-content-2)*norm/width**.5

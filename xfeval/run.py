@@ -173,7 +173,7 @@ def run_one(name,       # of the notebook
     target, record = out/"notebooks"/f"{name}.ipynb", out/"records"/f"{name}.json"
     part = target.with_suffix(".part.ipynb")
     target.parent.mkdir(parents=True, exist_ok=True)
-    record.unlink(missing_ok=True)
+    for f in (record, record.with_suffix(".stamp.json")): f.unlink(missing_ok=True) # from here on its files may change
     r = _execute(path, part, dict(params, out=str(out.resolve())), threads)
     if r.returncode:
         said = r.stderr.strip().splitlines()
