@@ -119,3 +119,12 @@ def test_map_reads_calls_over_several_lines(tmp_path):
     code = 'res.table(df.merge(published("sun2025_table01")),\n          "sun2025_table09")\nother("sun2025_table77")'
     nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)]), tmp_path/"sun2025_x.ipynb")
     assert docs.result_map(tmp_path)[0]["outputs"] == ["sun2025_table09"]
+
+
+def test_map_lists_tables_and_figures_only(tmp_path, monkeypatch):
+    "What else a run leaves on one machine must not change the README"
+    for f in ("demo/tables/p_table01.csv", "demo/figures/p_figure01.png", "demo/claims/p_notebook.csv"):
+        (tmp_path/"figures"/f).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path/"figures"/f).write_text("")
+    monkeypatch.setattr(docs, "root", tmp_path)
+    assert docs._made() == {"p_table01", "p_figure01"}

@@ -228,7 +228,8 @@ def _store_calls(node):
 
 def _made():
     "Names of the tables and figures that earlier runs left"
-    return {p.stem for p in (root/"figures").glob("*/*/*") if p.suffix in (".csv", ".png")}
+    kinds = ("*/tables/*.csv", "*/figures/*.png") # other folders of a run hold what is not handed on
+    return {p.stem for kind in kinds for p in (root/"figures").glob(kind)}
 
 def _written_by(path):
     "Names of tables and figures in a result notebook: handed to its store `res`, or named elsewhere and made before"
