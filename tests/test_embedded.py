@@ -11,9 +11,7 @@ from xfeval.embedded import only_gold, recipes, stage_data, train_embedded, trut
 from xfeval.models import load_model
 from xfeval.training import fit
 
-# What a model reaches instead of its goal, because it was trained too briefly so far
-BEHIND = {"tiny-bart-fever": .88, "tiny-bert-mrc": .92}
-BEHIND_UNSEEN = {"tiny-bart-nli": .9} # on concept pairs never seen in training
+BEHIND_UNSEEN = {"tiny-bart-nli": .9} # what is reached instead of the goal on concept pairs never seen in training
 SHIPPED = [m for m in recipes if bundled("models", m, "config.json").exists()]
 
 @pytest.fixture(scope="module")
@@ -31,7 +29,7 @@ def test_the_models_that_tables_need_are_shipped():
 
 @pytest.mark.parametrize("name,lang", [(m, l) for m in SHIPPED for l in recipes[m].get("langs", ("en",))])
 def test_accuracy_on_held_out_text(tested, name, lang):
-    held_to(tested(name, lang)[2].mean(), .93 if "mbert" in name else .97, BEHIND.get(name))
+    assert tested(name, lang)[2].mean() >= (.93 if "mbert" in name else .97)
 
 @pytest.mark.parametrize("folder", sorted(p.name for p in bundled("models").glob("*-seed*")))
 def test_further_seeds_are_whole_trainings(folder):
@@ -40,20 +38,16 @@ def test_further_seeds_are_whole_trainings(folder):
     assert clf.card["seed"] == int(seed) and len(clf.card["training"]) == len(recipes[name]["stages"])
     assert (clf.predict(data).argmax(1) == [clf.index(x.label) for x in data]).mean() >= .97
 
-def held_to(reached, goal, so_far):
-    "The goal, or for a model that is behind: at least what it reached so far, and off the list once it is there"
-    assert reached >= (goal if so_far is None else so_far)
-    if so_far is None: return
-    if reached >= goal: pytest.fail(f"{reached:.3f} reaches the goal of {goal}: take it off the list")
-    pytest.xfail(f"{reached:.3f} of {goal}")
-
 INFERENCE = [m for m in SHIPPED if recipes[m]["corpus"] in ("controlled-nli", "controlled-fever")]
 
 @pytest.mark.parametrize("name", INFERENCE)
 def test_concept_pairs_never_seen_in_training(tested, name):
     _, data, hit = tested(name, split="test_unseen")
     assert all(x.meta["unseen"] for x in data)
-    held_to(hit.mean(), .95, BEHIND_UNSEEN.get(name))
+    so_far = BEHIND_UNSEEN.get(name)
+    assert hit.mean() >= (so_far or .95)
+    if so_far and hit.mean() >= .95: pytest.fail(f"{hit.mean():.3f} reaches the goal of .95: take it off the list")
+    if so_far: pytest.xfail(f"{hit.mean():.3f} of .95")
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_label_follows_the_truth(tested, name):
@@ -68,6 +62,12 @@ def test_small_enough_and_documented(name):
     assert sum(p.stat().st_size for p in folder.iterdir()) <= 2*2**20
     card = json.loads((folder/"card.json").read_text())
     assert card["name"] == name and card["made_by"] == f"python -m xfeval.embedded {name}" and card["training"]
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_card_tells_the_recipe_that_the_command_follows(name):
+    card = json.loads(bundled("models", name, "card.json").read_text())
+    assert card["recipe"] == json.loads(json.dumps(recipes[name])) and card["size"] == 1
+    assert len(card["training"]) == len(recipes[name]["stages"])
 
 def test_all_weights_together_under_40_megabytes():
     assert sum(p.stat().st_size for p in bundled("models").rglob("*.safetensors")) < 40e6

@@ -108,7 +108,7 @@ def test_windows_cover_everything_once_and_are_similar_in_length():
 def test_learns_and_answers_masked_text(arch):
     c = tiny(arch)
     assert accuracy(c, DEV) < .75
-    r = fit(c, TRAIN, DEV, epochs=4, lr=2e-3, mask_augment=.3, absent=("mask", "delete"))
+    r = fit(c, TRAIN, DEV, epochs=6, lr=2e-3, mask_augment=.3, absent=("mask", "delete"))
     assert r["history"][-1]["accuracy"] > .95 and c.rows == 0 and not c.model.training
     es, y = c.encode_all(DEV), [c.index(x.label) for x in DEV]
     gold = [np.isin(e.players, list(x.gold.tokens)) for e, x in zip(es, DEV)]
@@ -228,9 +228,10 @@ def test_matching_start_compares_words_and_neighbours(arch):
     first, second = (int(np.flatnonzero(e.word == w)[0]) for w in (3, 6)) # the two places of "red"
     others = [j for j in range(second) if j != first]
     A = c.attentions([e])[0][0]
-    words = A[:2].mean(0)
+    compare = 1 if arch == "bart" else 2 # of the first layer's heads; in that of BART and GPT-2 the last one tells the parts
+    words = A[:compare].mean(0)
     assert words[second, first] > 3*words[second, others].max()
-    sides = A[2:] if arch == "bert" else A[2:3] # in the first layer of others the last head tells the parts
+    sides = A[compare:] if arch == "bert" else A[compare:3]
     for head, look in zip(sides, (-1, -4) if arch == "gpt2" else (-3, 3)): # the other heads look to the sides
         for i in range(5, 7): assert abs(np.asarray(head[i]) @ np.arange(A.shape[1]) - (i+look)) < 1.3
     plain = tiny(arch, width=128, init="default")
@@ -257,6 +258,16 @@ def test_matching_start_gives_segments_dimensions_that_comparing_heads_do_not_se
     assert not (segments @ m.embeddings.word_embeddings.weight.T).any()
     assert not (inner.self.key(segments) - inner.self.key.bias).any()
     assert torch.equal(inner.output.dense.weight, inner.self.value.weight.T)
+
+
+@pytest.mark.parametrize("arch", ["bert", "roberta", "distilbert", "bart", "gpt2"])
+def test_quiet_start_compares_alike_but_brings_back_little(arch):
+    loud, quiet = (dict(tiny(arch, width=64, init=init).model.named_parameters()) for init in ("matching", "quiet"))
+    changed = {n for n in loud if not torch.equal(loud[n], quiet[n])}
+    brought = {n for n in changed if "token_type" not in n}
+    assert brought and not any(w in n for n in brought for w in ("query", "key", "value", "q_", "k_", "v_", "c_attn", "classif"))
+    assert all(quiet[n].norm() < .3*loud[n].norm() for n in brought)
+    assert ("token_type" in str(changed)) == (arch in ("bert", "roberta"))
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ _muon = dict(batch=64, optimiser="muon")
 _swaps = dict(_muon, lr=3e-3, options=dict(about="role", distractors=0), repeat={"missing information": 0},
               direct={"role swap": (1, 0)})                  # role swaps in the same words only,
 _mixed = dict(_swaps, lr=2e-3, direct={"role swap": (4, 1)}) # then four times as often as in other words
+_rare = {"hypernym": 2, "place": 2, "number": 2}
 
 _nli = dict(corpus="controlled-nli", labels=("entailment", "neutral", "contradiction"),
             layers=4, width=128, heads=4, max_length=80,
@@ -63,24 +64,25 @@ _document = dict(arch="bert", layers=4, width=128, heads=4, max_length=384, # wh
                          dict(_muon, n=25_000, lr=3e-3, batch=32)))
 
 recipes = {
-    "tiny-bert-nli": dict(_nli, arch="bert", stages=(
-        dict(_first, n=60_000, options=dict(clauses=1)), dict(_roles, n=320_000),
-        dict(_roles, **_muon, n=60_000, lr=1.5e-3))),
+    "tiny-bert-nli": dict(_nli, arch="bert"),
     "tiny-bart-nli": dict(_nli, arch="bart", decoder_layers=1, stages=(
         dict(_first, n=60_000, options=dict(clauses=1)), dict(_roles, n=320_000), dict(_roles, n=200_000, lr=7e-4))),
     "tiny-gpt-nli": dict(_nli, arch="gpt2"),
     "tiny-bert-fever": dict(_fever, arch="bert"),
-    "tiny-bart-fever": dict(_fever, arch="bart", decoder_layers=1, stages=(
-        dict(_first, n=40_000, options=dict(distractors=0)), dict(n=280_000))),
+    "tiny-bart-fever": dict(_fever, arch="bart", decoder_layers=1, stages=( # all kinds at once, converse swaps last
+        dict(_muon, n=60_000, lr=3e-3, only_gold=True, direct={"role swap": (6, 0)}),
+        dict(_muon, n=120_000, lr=3e-3, repeat=_rare, direct={"role swap": (6, 0)}),
+        dict(_muon, n=60_000, lr=3e-3, repeat=_rare, direct={"role swap": (6, 2)}),
+        dict(_muon, n=60_000, lr=2e-3, repeat={"role swap": 3, "antonym": 2, "number": 2}),
+        dict(_muon, n=80_000, lr=2e-3, repeat={"role swap": 2, "number": 2}),
+        dict(_muon, n=80_000, lr=2e-3, repeat={"role swap": 2, "number": 2, "place": 2}))),
     "tiny-bert-sentiment": dict(_one, corpus="controlled-sentiment", labels=("negative", "positive")),
     "tiny-bert-topic": dict(_one, corpus="controlled-topic", labels=("world", "sports", "business", "science")),
-    "tiny-bert-mrc": dict(_document, corpus="controlled-mrc", labels=("true", "false"), stages=(
+    "tiny-bert-mrc": dict(_document, corpus="controlled-mrc", labels=("true", "false"), init="quiet", stages=(
         dict(_first, n=20_000, options=dict(distractors=0)),
         dict(_muon, n=40_000, lr=4e-3, options=dict(distractors=1)),
-        dict(_muon, n=8_000, lr=2e-3, batch=48, options=dict(distractors=5)),
-        dict(_muon, n=6_000, lr=2e-3, batch=24),
-        dict(_muon, n=9_000, lr=3e-3, batch=32, options=dict(distractors=8)),
-        dict(_muon, n=7_000, lr=2e-3, batch=24), dict(_muon, n=6_000, lr=2e-3, batch=24))),
+        dict(_muon, n=24_000, lr=3e-3, batch=48, options=dict(distractors=5)),
+        dict(_muon, n=24_000, lr=3e-3, batch=32))),
     "tiny-bert-evinf": dict(_document, corpus="controlled-evinf", labels=controlled_more.effects),
     "tiny-mbert-xnli": dict(_xnli, arch="bert"),
 }
@@ -117,7 +119,7 @@ def _untrained(name, recipe, seed, texts):
     "The model before its first stage"
     size = {k: recipe[k] for k in ("layers", "decoder_layers", "width", "heads", "max_length") if k in recipe}
     clf = new_tiny(recipe["arch"], [_symbols, *sorted(texts)], list(recipe["labels"]),
-                   init="matching", seed=seed, name=name, **size)
+                   init=recipe.get("init", "matching"), seed=seed, name=name, **size)
     command = f"python -m xfeval.embedded {name}" + (f" --seed {seed}" if seed else "")
     clf.card = dict(name=name, seed=seed, made_by=command, training=[])
     return clf

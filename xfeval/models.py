@@ -477,14 +477,14 @@ def new_tiny(arch:str,                     # bert, roberta, distilbert, bart or 
              heads:int=4,                  # attention heads per layer
              max_length:int=64,            # window in sub-words
              dropout:float=0.,             # while training
-             init:str="default",           # default, matching (see above), or lively: it reacts to its input
+             init:str="default",           # default, matching or quiet (see above), or lively: it reacts to its input
              tokenizer:str|None=None,      # wordpiece or bytelevel; default: bytelevel for roberta, else wordpiece
              lowercase:bool=True,          # for `wordpiece`
              seed:int=0,                   # of the weights
              **kw) -> Classifier:          # further arguments of `Classifier`
     "A small untrained classifier of a real architecture"
     from transformers import AutoModelForSequenceClassification
-    check_choice(init, ("default", "matching", "lively"), "initialisation")
+    check_choice(init, ("default", "matching", "quiet", "lively"), "initialisation")
     tok = tokenizer
     if not hasattr(tok, "backend_tokenizer"):
         kind = tokenizer or ("bytelevel" if arch == "roberta" else "wordpiece")
@@ -494,7 +494,8 @@ def new_tiny(arch:str,                     # bert, roberta, distilbert, bart or 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = AutoModelForSequenceClassification.from_config(c)
-        if init == "matching": _match_init(model)
+        if init in ("matching", "quiet"): _match_init(model)
+        if init == "quiet": _hush(model, seed+1)
         if init == "lively": _lively_init(model)
     return Classifier(model, tok, labels, name=kw.pop("name", f"tiny-{arch}"), **kw)
 
@@ -503,10 +504,10 @@ def _turn(*shape):
     "A random rotation"
     return nn.init.orthogonal_(torch.empty(*shape))
 
-def _comparison(width, content, heads, looks):
-    "Projections of queries and keys: half of the heads compare words, the others look `looks` places further"
+def _comparison(width, content, heads, looks, comparing):
+    "Projections of queries and keys: the first `comparing` heads compare words, the others look `looks` places further"
     d, places = width//heads, width - content - 2
-    words = (heads+1)//2*d
+    words = comparing*d
     key = torch.zeros(width, width)
     key[:words, :content] = _turn(words, content)
     key[words:, :content] = torch.randn(width-words, content)*.02
@@ -543,7 +544,7 @@ def _match_init(model, norm=1.5):
     typed = getattr(c, "type_vocab_size", 1) > 1
     tell = not typed and 1 < heads <= 4 # smaller heads have no room for all waves
     for name, m in reversed([*model.named_modules()]): # what is inside first
-        first = re.search(r"\b(layers?|h)\.0\b", name) and "encoder_attn" not in name
+        first = "encoder_attn" not in name and re.search(r"\b(layers?|h)\.0\b", name) is not None
         _match_attention(m, width, content, heads, looks, first and tell)
     words.normal_(std=norm/width**.5)
     words[:, content:] = 0
@@ -562,7 +563,8 @@ def _match_attention(m, width, content, heads, looks, tell):
     value, out, inner = _part(m, "value", "v_proj", "v_lin"), _part(m, "out_proj", "out_lin"), getattr(m, "self", None)
     if hasattr(m, "output") and hasattr(inner, "value"): m.output.dense.weight.copy_(inner.value.weight.T)
     if not (isinstance(query, nn.Linear) or hasattr(m, "c_attn")): return
-    (q, k), v, bias = _comparison(width, content, heads, looks), _turn(width, width), torch.zeros(width)
+    comparing = (heads+1)//2 - (tell and 0 < max(looks) and heads > 2) # both sides stay beside the head that tells
+    (q, k), v, bias = _comparison(width, content, heads, looks, comparing), _turn(width, width), torch.zeros(width)
     if tell: _tell_parts(q, k, v, bias, content, width//heads)
     if hasattr(m, "c_attn"):
         m.c_attn.weight.copy_(torch.cat([q.T, k.T, v.T], 1))
@@ -572,6 +574,15 @@ def _match_attention(m, width, content, heads, looks, tell):
         for linear, w in zip((query, key, value), (q, k, v)): linear.weight.copy_(w)
         query.bias.copy_(bias)
         if out is not None: out.weight.copy_(v.T)
+
+@torch.no_grad()
+def _hush(model, seed, std=.02):
+    "What heads bring back, and the vectors that tell the parts, are small at first"
+    small = r"(attention\.output\.dense|attn\.(out|c)_proj|out_lin)\.weight", "token_type"
+    draws = torch.Generator().manual_seed(seed)
+    for kind in small:
+        for name, p in model.named_parameters():
+            if re.search(kind, name): p.normal_(std=std, generator=draws)
 
 def _frequencies(width): return 100.**-(torch.arange(width//2)*2/width)
 

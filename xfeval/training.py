@@ -332,7 +332,8 @@ def fit(clf:Classifier,               # what to train, changed in place
         warmup=warmup, clip=clip,
         steps=steps, history=watch.history, best_step=best_step,
         data=fingerprint([[x.fingerprint, x.label] for s in stages for x in s]), weights=clf.fingerprint,
-        seconds=round(time.time()-start, 1), torch=torch.__version__, transformers=transformers.__version__)
+        seconds=round(time.time()-start, 1), threads=torch.get_num_threads(),
+        torch=torch.__version__, transformers=transformers.__version__)
     card = getattr(clf, "card", {})
     clf.card = dict(card, training=[*card.get("training", []), record])
     return record
