@@ -249,6 +249,11 @@ def test_list(what):
     assert isinstance(rows, list) and len(table.splitlines()) == len(rows) + 1
     if what in ("datasets", "methods", "metrics"): assert len(rows) > 10
 
+def test_datasets_with_size_languages_licence_and_where_they_were_looked_for():
+    head, first = good("list", "datasets").splitlines()[:2]
+    assert head.split() == ["name", "task", "size", "languages", "licence", "found", "looked_in", "looked_for"]
+    assert "train 549367" in first and "snli/snli_1.0_train*.jsonl" in first
+
 def test_list_all_and_unknown():
     assert [r["list"] for r in json.loads(good("list", "--json"))] == ["datasets", "methods", "metrics", "models",
                                                                        "profiles"]

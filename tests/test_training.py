@@ -117,6 +117,15 @@ def test_learns_and_answers_masked_text(arch):
         assert abs(value_of(c.logits(es, [~g for g in gold], absent), "prob_top", y).mean() - .5) < .15
 
 
+def test_texts_without_their_gold_words_go_to_the_class_that_decides_nothing():
+    c = new_tiny("bert", [t for x in TRAIN[:60] for t in x.texts] + ["today"], [*LABELS, "open"], init="matching", width=32)
+    r = fit(c, TRAIN, epochs=8, lr=3e-3, optimiser="muon", mask_augment=.3, undecided="open")
+    es = c.encode_all(DEV); gold = [np.isin(e.players, list(x.gold.tokens)) for e, x in zip(es, DEV)]
+    assert r["undecided"] == "open" and accuracy(c, DEV) > .95
+    assert (np.argmax(c.logits(es, [~g for g in gold]), 1) == c.index("open")).mean() > .9
+    with pytest.raises(ValueError, match="unknown label 'opne'.*did you mean 'open'"): fit(c, TRAIN, undecided="opne")
+
+
 def test_seeds():
     def run(seed):
         c, state = tiny(), torch.random.get_rng_state()

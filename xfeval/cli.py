@@ -193,7 +193,7 @@ def _shelf(what):
     "A table, and the columns that people see of it"
     if what == "datasets":
         from xfeval.data import list_datasets
-        return list_datasets(), ("name", "task", "parts", "labels", "languages", "found", "licence")
+        return list_datasets(), ("name", "task", "size", "languages", "licence", "found", "looked_in", "looked_for")
     if what == "methods":
         from xfeval.explainers.explain import list_methods
         return list_methods(), ("method", "kind", "needs", "cost", "options", "description")

@@ -78,7 +78,7 @@ def augment(rng,       # numpy generator
             gold,      # (rows, players) bool
             known,     # (rows,) bool: has a rationale
             share,     # what `shares` returned
-           ) -> tuple: # keep (rows, players), uniform target (rows,)
+           ) -> tuple: # keep (rows, players), without their label (rows,)
     "Which words stay, and which rows lose their label"
     n_rows, n_players = gold.shape
     way = np.digitize(rng.random(n_rows), np.cumsum([share[k] for k in _ways]))
@@ -233,14 +233,15 @@ class _Course:
     weights: list           # what is trained
     clip: float
     finder: _Finder|None = None
+    undecided: int|None = None # class of rows without their gold words
 
     def step(self, t, ix): # rows `ix` of a table
         "Train on one batch; returns the loss"
         clf, n_classes = self.clf, len(self.clf.labels)
         target, keep, how = np.eye(n_classes, dtype=np.float32)[t.labels[ix]], None, self.absent[0]
         if sum(self.share.values()):
-            keep, uniform = augment(self.rng, t.gold[ix], t.known[ix], self.share)
-            target[uniform] = 1/n_classes
+            keep, lost = augment(self.rng, t.gold[ix], t.known[ix], self.share)
+            target[lost] = 1/n_classes if self.undecided is None else np.eye(n_classes)[self.undecided]
             how = self.absent[int(self.rng.integers(len(self.absent)))]
         b = _slice(clf, t, ix, keep, how)
         loss = nn.functional.cross_entropy(clf.forward(b).float(), torch.as_tensor(target, device=clf.device))
@@ -289,6 +290,7 @@ def fit(clf:Classifier,               # what to train, changed in place
         seed:int=0,                   # of order, masking and dropout
         freeze=(),                    # patterns of parameter names that stay as they are
         mask_augment=None,            # share of rows with masked words, or a dictionary of shares
+        undecided:str|None=None,      # class of rows without their gold words, such as neutral; default: all classes alike
         absent=("mask",),             # what masked words look like, drawn per batch: mask, pad, delete, zero_embedding
         rationale:float=0.,           # weight of a second task during training: tell the gold words from a middle layer
         early_stopping:int|None=None, # stop after so many measurements without a new best
@@ -303,6 +305,7 @@ def fit(clf:Classifier,               # what to train, changed in place
     "Train a classifier"
     stages = [list(s) for s in (train if len(train) and not isinstance(train[0], Instance) else [train])]
     check_choice(optimiser, optimisers, "optimiser")
+    if undecided is not None: check_choice(undecided, clf.labels, "label")
     absent, share = (absent,) if isinstance(absent, str) else tuple(absent), shares(mask_augment)
     _check_fit(clf, stages, dev, absent, early_stopping)
     tables, held = [tabulate(clf, s) for s in stages], None if dev is None else tabulate(clf, dev)
@@ -316,7 +319,8 @@ def fit(clf:Classifier,               # what to train, changed in place
     rounds = [t for t in tables for _ in range(epochs)]
     todo = [(t, ix) for t in rounds for ix in _windows(rng, t.lengths, batch, window)]
     schedule = torch.optim.lr_scheduler.OneCycleLR(opt, lr, total_steps=len(todo)+1, pct_start=warmup)
-    course, watch = _Course(clf, rng, share, absent, opt, weights, clip, finder), _Watch(clf, held, early_stopping)
+    nothing = None if undecided is None else clf.index(undecided)
+    course, watch = _Course(clf, rng, share, absent, opt, weights, clip, finder, nothing), _Watch(clf, held, early_stopping)
     try: steps = _walk(course, todo, schedule, watch, eval_every or -(-len(todo)//len(rounds)), seed, progress)
     finally:
         if finder is not None: finder.hook.remove()
@@ -327,7 +331,8 @@ def fit(clf:Classifier,               # what to train, changed in place
     import transformers
     record = dict(
         n_train=[len(t) for t in tables], n_dev=0 if held is None else len(held), epochs=epochs, lr=lr, batch=batch,
-        seed=seed, freeze=list(freeze), mask_augment=share if sum(share.values()) else None, absent=list(absent),
+        seed=seed, freeze=list(freeze), mask_augment=share if sum(share.values()) else None, undecided=undecided,
+        absent=list(absent),
         rationale=rationale, early_stopping=early_stopping, optimiser=optimiser, weight_decay=weight_decay,
         warmup=warmup, clip=clip,
         steps=steps, history=watch.history, best_step=best_step,
