@@ -11,7 +11,6 @@ from xfeval.embedded import only_gold, recipes, stage_data, train_embedded, trut
 from xfeval.models import load_model
 from xfeval.training import fit
 
-BEHIND_UNSEEN = {"tiny-bart-nli": .9} # what is reached instead of the goal on concept pairs never seen in training
 SHIPPED = [m for m in recipes if bundled("models", m, "config.json").exists()]
 
 @pytest.fixture(scope="module")
@@ -43,18 +42,15 @@ INFERENCE = [m for m in SHIPPED if recipes[m]["corpus"] in ("controlled-nli", "c
 @pytest.mark.parametrize("name", INFERENCE)
 def test_concept_pairs_never_seen_in_training(tested, name):
     _, data, hit = tested(name, split="test_unseen")
-    assert all(x.meta["unseen"] for x in data)
-    so_far = BEHIND_UNSEEN.get(name)
-    assert hit.mean() >= (so_far or .95)
-    if so_far and hit.mean() >= .95: pytest.fail(f"{hit.mean():.3f} reaches the goal of .95: take it off the list")
-    if so_far: pytest.xfail(f"{hit.mean():.3f} of .95")
+    assert all(x.meta["unseen"] for x in data) and hit.mean() >= .95
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_label_follows_the_truth(tested, name):
     clf, data, _ = tested(name); check = truth_check(clf, data[:200]).set_index("question")
     kept, gone, rand, others = check.share
     assert kept >= .9
-    assert check.low.iloc[1] > check.high.iloc[3] + .1 and gone > rand - .05
+    assert check.low.iloc[1] > check.high.iloc[3] + .1
+    assert check.low.iloc[1] > check.high.iloc[2] # random words, which may be true ones
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_small_enough_and_documented(name):

@@ -38,6 +38,8 @@ _muon = dict(batch=64, optimiser="muon")
 _swaps = dict(_muon, lr=3e-3, options=dict(about="role", distractors=0), repeat={"missing information": 0},
               direct={"role swap": (1, 0)})                  # role swaps in the same words only,
 _mixed = dict(_swaps, lr=2e-3, direct={"role swap": (4, 1)}) # then four times as often as in other words
+_unsure = dict(_muon, undecided="neutral")        # a text without its deciding words decides nothing
+_open = dict(_muon, undecided="not enough info")
 _rare = {"hypernym": 2, "place": 2, "number": 2}
 
 _nli = dict(corpus="controlled-nli", labels=("entailment", "neutral", "contradiction"),
@@ -45,10 +47,9 @@ _nli = dict(corpus="controlled-nli", labels=("entailment", "neutral", "contradic
             stages=(dict(_muon, n=40_000, lr=3e-3, options=dict(clauses=1)),
                     dict(_muon, n=240_000, lr=4e-3, repeat=dict(role=4, hypernym=2, place=2))))
 _xnli = dict(_nli, corpus="controlled-xnli", langs=("en", "de", "es", "fr", "vi", "zh", "tr"),
-             stages=(dict(_first, n=140_000, options=dict(clauses=1)),
-                     dict(_roles, n=420_000), dict(_roles, n=280_000, lr=7e-4),
-                     *(dict(_roles, **_muon, n=n, lr=lr)
-                       for n, lr in ((70_000, 1.5e-3), (70_000, 2e-3), (84_000, 1.5e-3)))))
+             stages=(dict(_muon, n=70_000, lr=3e-3, only_gold=True, options=dict(clauses=1)),
+                     dict(_unsure, n=70_000, lr=3e-3, options=dict(clauses=1)),
+                     dict(_unsure, n=140_000, epochs=2, lr=2.5e-3, repeat=dict(role=4, hypernym=2, place=2))))
 _fever = dict(corpus="controlled-fever", labels=("supports", "not enough info", "refutes"),
               layers=4, width=128, heads=4, max_length=128,
               stages=(dict(_swaps, n=60_000, only_gold=True),
@@ -66,16 +67,19 @@ _document = dict(arch="bert", layers=4, width=128, heads=4, max_length=384, # wh
 recipes = {
     "tiny-bert-nli": dict(_nli, arch="bert"),
     "tiny-bart-nli": dict(_nli, arch="bart", decoder_layers=1, stages=(
-        dict(_first, n=60_000, options=dict(clauses=1)), dict(_roles, n=320_000), dict(_roles, n=200_000, lr=7e-4))),
-    "tiny-gpt-nli": dict(_nli, arch="gpt2"),
+        dict(_muon, n=40_000, lr=3e-3, only_gold=True, options=dict(clauses=1)),
+        dict(_muon, n=40_000, lr=3e-3, options=dict(clauses=1)),
+        dict(_unsure, n=80_000, epochs=2, lr=2.5e-3, repeat=dict(role=4, hypernym=2, place=2)),
+        dict(_unsure, n=60_000, lr=1.5e-3, repeat=dict(role=2, hypernym=2)))),
+    "tiny-gpt-nli": dict(_nli, arch="gpt2", stages=(*_nli["stages"], dict(_unsure, n=40_000, lr=1.5e-3, repeat=dict(role=2, number=2)))),
     "tiny-bert-fever": dict(_fever, arch="bert"),
     "tiny-bart-fever": dict(_fever, arch="bart", decoder_layers=1, stages=( # all kinds at once, converse swaps last
         dict(_muon, n=60_000, lr=3e-3, only_gold=True, direct={"role swap": (6, 0)}),
-        dict(_muon, n=120_000, lr=3e-3, repeat=_rare, direct={"role swap": (6, 0)}),
-        dict(_muon, n=60_000, lr=3e-3, repeat=_rare, direct={"role swap": (6, 2)}),
-        dict(_muon, n=60_000, lr=2e-3, repeat={"role swap": 3, "antonym": 2, "number": 2}),
-        dict(_muon, n=80_000, lr=2e-3, repeat={"role swap": 2, "number": 2}),
-        dict(_muon, n=80_000, lr=2e-3, repeat={"role swap": 2, "number": 2, "place": 2}))),
+        dict(_muon, n=60_000, epochs=2, lr=3e-3, repeat=_rare, direct={"role swap": (6, 0)}),
+        dict(_muon, n=40_000, lr=3e-3, repeat=_rare, direct={"role swap": (6, 2)}),
+        dict(_open, n=60_000, lr=2e-3, repeat={"role swap": 3, "antonym": 2, "number": 2}),
+        dict(_open, n=60_000, lr=1.5e-3, repeat={"role swap": 2, "number": 2, "place": 2}),
+        dict(_open, n=60_000, lr=1.5e-3, repeat={"role swap": 3}))),
     "tiny-bert-sentiment": dict(_one, corpus="controlled-sentiment", labels=("negative", "positive")),
     "tiny-bert-topic": dict(_one, corpus="controlled-topic", labels=("world", "sports", "business", "science")),
     "tiny-bert-mrc": dict(_document, corpus="controlled-mrc", labels=("true", "false"), init="quiet", stages=(
@@ -154,7 +158,8 @@ def train_embedded(name:str,         # one of `recipes`
         stage, whole = stages[k], not stages[k].get("only_gold")
         record = fit(clf, xs, dev, epochs=stage.get("epochs", 1), lr=stage.get("lr", 1e-3),
                      batch=stage.get("batch", 48), seed=seed_for(seed, name, k) % 2**31,
-                     mask_augment=stage.get("masks", .2) if whole else None, rationale=float(whole), eval_every=1000,
+                     mask_augment=stage.get("masks", .2) if whole else None, undecided=stage.get("undecided"),
+                     rationale=float(whole), eval_every=1000,
                      optimiser=stage.get("optimiser", "adamw"))
         _round(clf)
         clf.card = dict(clf.card, size=size, recipe=_plain(dict(recipe, stages=stages[:k+1])))
