@@ -71,7 +71,8 @@ recipes = {
         dict(_muon, n=40_000, lr=3e-3, options=dict(clauses=1)),
         dict(_unsure, n=80_000, epochs=2, lr=2.5e-3, repeat=dict(role=4, hypernym=2, place=2)),
         dict(_unsure, n=60_000, lr=1.5e-3, repeat=dict(role=2, hypernym=2)))),
-    "tiny-gpt-nli": dict(_nli, arch="gpt2", stages=(*_nli["stages"], dict(_unsure, n=40_000, lr=1.5e-3, repeat=dict(role=2, number=2)))),
+    "tiny-gpt-nli": dict(_nli, arch="gpt2", stages=(
+        *_nli["stages"], dict(_unsure, n=40_000, lr=1.5e-3, repeat=dict(role=2, number=2)))),
     "tiny-bert-fever": dict(_fever, arch="bert"),
     "tiny-bart-fever": dict(_fever, arch="bart", decoder_layers=1, stages=( # all kinds at once, converse swaps last
         dict(_muon, n=60_000, lr=3e-3, only_gold=True, direct={"role swap": (6, 0)}),
