@@ -290,7 +290,7 @@ def fit(clf:Classifier,               # what to train, changed in place
         seed:int=0,                   # of order, masking and dropout
         freeze=(),                    # patterns of parameter names that stay as they are
         mask_augment=None,            # share of rows with masked words, or a dictionary of shares
-        undecided:str|None=None,      # class of rows without their gold words, such as neutral; default: all classes alike
+        undecided:str|None=None,      # class of rows without their gold words (neutral ...); default: all alike
         absent=("mask",),             # what masked words look like, drawn per batch: mask, pad, delete, zero_embedding
         rationale:float=0.,           # weight of a second task during training: tell the gold words from a middle layer
         early_stopping:int|None=None, # stop after so many measurements without a new best
@@ -320,7 +320,8 @@ def fit(clf:Classifier,               # what to train, changed in place
     todo = [(t, ix) for t in rounds for ix in _windows(rng, t.lengths, batch, window)]
     schedule = torch.optim.lr_scheduler.OneCycleLR(opt, lr, total_steps=len(todo)+1, pct_start=warmup)
     nothing = None if undecided is None else clf.index(undecided)
-    course, watch = _Course(clf, rng, share, absent, opt, weights, clip, finder, nothing), _Watch(clf, held, early_stopping)
+    course = _Course(clf, rng, share, absent, opt, weights, clip, finder, nothing)
+    watch = _Watch(clf, held, early_stopping)
     try: steps = _walk(course, todo, schedule, watch, eval_every or -(-len(todo)//len(rounds)), seed, progress)
     finally:
         if finder is not None: finder.hook.remove()
