@@ -8,6 +8,7 @@ __all__ = ['corpora', 'splits', 'adults', 'fruit_eaters', 'house_animals', 'noun
            'controlled_nli', 'controlled_xnli']
 
 # %% ../nbs/03_controlled.ipynb #d00cb5a4
+import importlib
 from functools import lru_cache
 
 import numpy as np
@@ -32,6 +33,7 @@ def generate(name:str,         # a registered corpus
              **options,        # what the corpus understands beyond that
             ) -> list: # of `Instance`
     "The first `n` instances of a controlled corpus"
+    if name not in corpora: importlib.import_module("xfeval.controlled_more") # the other tasks register there
     fn, info = corpora[name], corpora.info(name)
     check_choice(lang, info.get("langs", ("en",)), f"language of {name}")
     check_choice(split, info.get("splits", splits[:3]), f"split of {name}")

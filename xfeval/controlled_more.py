@@ -4,18 +4,19 @@
 
 # %% auto #0
 __all__ = ['names', 'countries', 'continents', 'occupations', 'products', 'goods', 'counting', 'scales', 'years', 'facts',
-           'sources', 'abouts', 'strong', 'gradable', 'verdict_nouns', 'verdict_verbs', 'mild_verbs', 'degrees',
-           'negators', 'works', 'aspects', 'against', 'along', 'heroes', 'plots', 'plot_sentences', 'facts_of_film',
-           'facts_of_an_evening', 'others', 'agents', 'objects', 'topical_verbs', 'figures', 'anyone', 'shared_verbs',
-           'manners', 'anything', 'cities', 'days', 'calm_headlines', 'closings', 'public_closings', 'event_closings',
-           'residents', 'things', 'colours', 'painted', 'spots', 'relatives', 'causes', 'duties', 'animals',
-           'questions', 'where_phrases', 'time_phrases', 'until_phrases', 'manner_phrases', 'scenery', 'openings',
-           'introductions', 'arrivals', 'at_home', 'treatments', 'without_doses', 'controls', 'outcomes', 'increased',
-           'decreased', 'unchanged', 'effects', 'conditions', 'reports', 'background', 'needed', 'methods', 'remarks',
-           'endings', 'crafts', 'title_words', 'instruments', 'houses', 'prizes', 'all_cities', 'births', 'careers',
-           'enquiries', 'habits', 'pick', 'draw', 'shuffled', 'chance', 'fill', 'plain', 'written', 'runs', 'linked',
-           'truth', 'assemble', 'seen', 'hidden', 'marked', 'held_out', 'controlled_fever', 'sentences', 'read_facts',
-           'solve_fever', 'check_corpus', 'controlled_sentiment', 'solve_sentiment', 'controlled_topic', 'solve_topic',
+           'sources', 'abouts', 'strong', 'gradable', 'verdict_nouns', 'deniable', 'verdict_verbs', 'mild_verbs',
+           'degrees', 'negators', 'works', 'aspects', 'on_stage', 'expected', 'against', 'along', 'heroes', 'plots',
+           'plot_sentences', 'facts_of_film', 'facts_of_an_evening', 'others', 'agents', 'objects', 'topical_verbs',
+           'figures', 'anyone', 'shared_verbs', 'manners', 'settings', 'written_settings', 'anything', 'cities', 'days',
+           'calm_headlines', 'open_headlines', 'closings', 'public_closings', 'event_closings', 'residents', 'things',
+           'colours', 'painted', 'spots', 'relatives', 'causes', 'duties', 'animals', 'questions', 'where_phrases',
+           'time_phrases', 'until_phrases', 'manner_phrases', 'scenery', 'openings', 'introductions', 'arrivals',
+           'at_home', 'treatments', 'without_doses', 'controls', 'outcomes', 'increased', 'decreased', 'unchanged',
+           'effects', 'conditions', 'reports', 'background', 'needed', 'methods', 'remarks', 'endings', 'crafts',
+           'title_words', 'instruments', 'houses', 'prizes', 'all_cities', 'births', 'careers', 'enquiries', 'habits',
+           'pick', 'draw', 'shuffled', 'chance', 'fill', 'plain', 'written', 'runs', 'linked', 'truth', 'assemble',
+           'seen', 'hidden', 'marked', 'held_out', 'controlled_fever', 'sentences', 'read_facts', 'solve_fever',
+           'check_corpus', 'controlled_sentiment', 'solve_sentiment', 'controlled_topic', 'solve_topic',
            'controlled_mrc', 'solve_mrc', 'controlled_evinf', 'solve_evinf', 'controlled_qa', 'mentions', 'solve_qa']
 
 # %% ../nbs/04_controlled_more.ipynb #0077bbe4
@@ -182,11 +183,11 @@ countries = {"Norway": ("Bergen", "Oslo"), "France": ("Lyon", "Paris"), "Portuga
 continents = {"Europe": ("Norway", "France", "Portugal", "Italy"), "Asia": ("Japan", "India", "China", "Vietnam"),
               "Africa": ("Egypt", "Kenya", "Ghana", "Morocco")}
 occupations = {"scientist": ("chemist", "biologist", "physicist", "geologist"),
-               "sportsperson": ("swimmer", "boxer", "cyclist", "runner"),
+               "athlete": ("swimmer", "boxer", "cyclist", "runner"),
                "musician": ("violinist", "pianist", "drummer", "guitarist"),
                "writer": ("poet", "novelist", "playwright", "journalist")}
 products = {"fruit": ("cherries", "pears", "plums", "apples"), "fish": ("salmon", "trout", "herring", "tuna"),
-            "metal": ("copper", "silver", "iron", "tin"), "cloth": ("silk", "wool", "linen", "cotton")}
+            "metal": ("copper", "silver", "iron", "tin"), "cloth": ("silk", "linen", "cotton")}
 goods = {"furniture": ("chairs", "tables", "sofas", "beds"), "vehicles": ("trucks", "buses", "vans", "tractors"),
          "tools": ("hammers", "saws", "drills", "pliers"), "clothes": ("shirts", "coats", "socks", "gloves")}
 
@@ -206,13 +207,13 @@ _larger_than = ("is larger|k than|k", "is smaller|k than|k", "")
 
 facts = dict(
     person=dict(
-        date=["was born|k", "moved|k to the coast", "graduated|k from college", "joined|k the army",
-              "inherited|k a farm"],
+        date=["was born|k", "first moved|k to the coast", "graduated|k from college", "first joined|k the army",
+              "inherited|k the family farm"],
         number=["has {v}|v children|k", "speaks {v}|v languages|k", "won {v}|v medals|k", "wrote {v}|v novels|k",
                 "owns {v}|v horses|k"],
         place=["lives|k in {v}|v", "studied|k law in {v}|v and nowhere else", "grew|k up in {v}|v",
-               "keeps {poss} only office|k in {v}|v"],
-        kind=("has worked|k as a {v}|v all {poss} life", "has worked|k as a {v}|v", "{poss} mother was a {v}"),
+               "has {poss} only office|k in {v}|v"],
+        kind=("has been|k a {v}|v all|c {poss} life|c", "has been|k a {v}|v", "{poss} mother was a {v}"),
         negation=[("is now|n", "is not|n", "married|k to a colleague"),
                   ("is now|n", "is not|n", "retired|k from public life"),
                   ("can|n", "cannot|n", "swim|k in deep water"), ("can|n", "cannot|n", "ski|k down steep hills"),
@@ -225,12 +226,12 @@ facts = dict(
         filler=["{S} likes to walk in the rain", "{S} seldom talks to reporters", "{S} is often seen at concerts",
                 "{S} gets up early every day", "{S} enjoys cooking for friends", "{S} collects stamps and postcards"]),
     town=dict(
-        date=["was founded|k", "opened its only museum|k", "lost its only mill|k to a fire", "hosted its only games|k",
-              "suffered its only flood|k"],
+        date=["was founded|k", "opened its only museum|k", "lost its only mill|k to a fire",
+              "opened its only tram|k line", "suffered its only flood|k"],
         number=["has {v}|v schools|k", "has {v}|v churches|k", "has {v}|v bridges|k", "has {v}|v cinemas|k",
                 "has {v}|v parks|k"],
         place=["lies|k in {v}|v", "imports|k all its coal from {v}|v", "buys all its timber|k from {v}|v"],
-        kind=("exports|k only {v}|v", "exports|k {v}|v", "{poss} neighbours sell {v}"),
+        kind=("exports|k only|c {v}|v", "exports|k {v}|v", "the neighbouring towns sell {v}"),
         negation=_has("airport library theatre castle hospital lighthouse"),
         antonym=[("river", "width"), ("market", "noise"), ("station", "age"), ("square", "size"), ("hotel", "cost"),
                  ("mayor", "wealth"), ("tunnel", "light")],
@@ -245,8 +246,8 @@ facts = dict(
                 "has {v}|v branches|k"],
         place=["is based|k in {v}|v", "tests|k all its goods in {v}|v", "stores|k all its goods in {v}|v",
                "prints its catalogue|k in {v}|v"],
-        kind=("makes|k only {v}|v", "makes|k {v}|v", "{poss} main rival sells {v}"),
-        negation=_has("website canteen hotline mascot laboratory nursery"),
+        kind=("makes|k only|c {v}|v", "makes|k {v}|v", "{poss} main rival sells {v}"),
+        negation=_has("website gym hotline mascot laboratory nursery"),
         antonym=[("warehouse", "size"), ("showroom", "light"), ("founder", "wealth"), ("director", "courage"),
                  ("cafeteria", "noise"), ("building", "age")],
         role=[_older, _larger_than, ("bought|k", "was bought|k by|k", "in a quick deal"),
@@ -285,8 +286,9 @@ def _in(phrase, rng=None):
 def _date(rng, kind, label):
     key, other = draw(rng, facts[kind]["date"], 2)
     v, w = draw(rng, years, 2)
-    return dict(claim=(_in(key), v), evidence=(_in(key, rng), v if label == "supports" else w),
-                trap=(_in(other, rng), v))
+    said, trap = _in(key, rng), _in(other, rng)
+    while ("spring" in said) == ("spring" in trap): trap = _in(other, rng)
+    return dict(claim=(_in(key), v), evidence=(said, v if label == "supports" else w), trap=(trap, v))
 
 def _makes_true(bound, m, n):
     "Whether `m` makes *n*, *more than n* or *fewer than n* true"
@@ -317,6 +319,7 @@ def _kind(rng, kind, label):
     said, claimed, other = facts[kind]["kind"]
     v = _any_value(rng, tree)
     w = _comparison(rng, tree, v, label)
+    if label == "not enough info": said = said.replace("|c", "") # *only* is needed to refute
     return dict(claim=(f"{{S}} {claimed}", v), evidence=w and (f"{{S}} {said}", w), trap=(other, v))
 
 # %% ../nbs/04_controlled_more.ipynb #d1e56b4e
@@ -333,7 +336,8 @@ def _antonym(rng, kind, label):
     side = int(rng.integers(2))
     v = pick(rng, scales[scale][side])
     w = pick(rng, scales[scale][side if label == "supports" else 1-side])
-    said = f"{{poss}} {noun}|k is {pick(rng, ['', 'rather', 'unusually'])} {{v}}|v"
+    degree = pick(rng, ["", "rather", "unusually"]) if w not in ("new", "impoverished") else ""
+    said = f"{{poss}} {noun}|k is {degree} {{v}}|v"
     other, other_scale = pick(rng, [(n, s) for n, s in facts[kind]["antonym"] if n != noun])
     trap = f"{{poss}} {other}|k is {{v}}", pick(rng, pick(rng, scales[other_scale]))
     return dict(claim=(f"{{S}} has a {{v}}|v {noun}|k", v), evidence=(said, w), trap=trap)
@@ -345,12 +349,16 @@ def _relation(rng, relation, forward):
     a, b = ("{A}|a", "{B}|b") if forward == direct else ("{B}|b", "{A}|a")
     return f"{a} {verb if direct else converse} {b} {tail}"
 
+def _with_many(relation, forward):
+    "Whether the first entity can stand in this relation to several others"
+    return "than|k" in relation[0] or "north|k" in relation[0] or "owns|k" in relation[0] and forward
+
 def _role(rng, kind, label):
     relation, other = draw(rng, facts[kind]["role"], 2)
     claimed = chance(rng, .5)
     said = claimed if label == "supports" else not claimed
     claim, evidence = _relation(rng, relation, claimed), _relation(rng, relation, said)
-    if chance(rng, .5): trap = _relation(rng, other, chance(rng, .5))
+    if chance(rng, .5) or not _with_many(relation, claimed): trap = _relation(rng, other, chance(rng, .5))
     else: trap = _relation(rng, relation, claimed).replace("{B}|b", "{C}")
     return dict(claim=(claim, ""), evidence=(evidence, ""), trap=(trap, ""))
 
@@ -382,7 +390,13 @@ def held_out(key:str,   # key word of a claim
              value:str, # its value
             ) -> bool:
     "Is this combination kept from training?"
-    return int(fingerprint(key, value), 16) % 8 == 0
+    values = _qualities.get(key, ())
+    if values and value == values[0] and all(_drawn(key, v) for v in values): return False # never a whole word
+    return _drawn(key, value)
+
+def _drawn(key, value): return int(fingerprint(key, value), 16) % 8 == 0
+
+_qualities = {noun: [v for side in scales[scale] for v in side] for f in facts.values() for noun, scale in f["antonym"]}
 
 def _unseen(draft, about):
     "Whether a claim is a combination kept from training"
@@ -396,13 +410,19 @@ def _draft(rng, kind, label, split, choice):
         draft = abouts[about](rng, kind, label)
         if split == "test" or _unseen(draft, about) == (split == "test_unseen"): return about, draft
 
-def _names_entity(template): return template.split()[0] != "{poss}" and "{A}" not in template
+def _names_entity(template): return "{S}" in template
+
+def _of_a_relative(template): return template.split()[1].partition("|")[0] in _relatives
+
+_relatives = "mother uncle daughter son dog".split() # a pronoun after them could be theirs
 
 def _fitting_sources(template, value):
     "Who may say so: archives only of dated facts, nobody of habits, relations, what is not, or where a town lies"
     if "|" not in template or "|n" in template or "|k is" in template or "{A}" in template or "lies|k" in template:
         return []
-    return sources["past" if value in years else "present"]
+    known = _keys(template) & {"born", "founded", "languages", "medals"} # what many write about
+    fitting = sources["past" if value in years else "present"]
+    return [s for s in fitting if (known or "most" not in s) and (value < "1986" or "old" not in s)]
 
 # %% ../nbs/04_controlled_more.ipynb #b77c040d
 def _chosen_sentences(rng, kind, draft, decides, distractors):
@@ -425,9 +445,21 @@ def _ordered(rng, chosen):
     chosen = shuffled(rng, chosen)
     first = next(i for i, ((template, _), _) in enumerate(chosen) if _names_entity(template))
     chosen.insert(0, chosen.pop(first))
+    for i in range(1, len(chosen)-1): # her kitchen is not her mother's
+        if _of_a_relative(chosen[i][0][0]) and not _names_entity(chosen[i+1][0][0]):
+            chosen[i], chosen[i+1] = chosen[i+1], chosen[i]
     return sorted(chosen, key=lambda s: "{A}" in s[0][0])
 
 _spelt_out = dict(town="the town of", company="the company", person="") # for short claims
+
+def _subjects(rng, kind, name, pronouns, before):
+    "How the entity is named as subject, and as subject of a relation, after the template `before`"
+    if before is None: return name, name
+    full = kind == "person" and (_names_entity(before) or before.startswith("{A}"))
+    if _names_entity(before): subject = pick(rng, pronouns)
+    elif kind == "person": subject = name if _of_a_relative(before) else pronouns[0]
+    else: subject = f"the {kind}"
+    return subject, name.split()[-1] if full else name
 
 @corpora("controlled-fever", labels=("supports", "refutes", "not enough info"), langs=("en",),
          splits=("train", "validation", "test", "test_unseen"), options=("distractors", "about"))
@@ -441,14 +473,15 @@ def controlled_fever(rng, lang, split, index, distractors=4,
     about, draft = _draft(rng, kind, label, split, choice)
     open_ = label == "not enough info"
     general = open_ and about in ("place", "kind") and draft["evidence"] is not None and chance(rng, .6)
-    evidence, told = [], set()
+    evidence, told, before = [], set(), None
     for (template, v), mine in _ordered(rng, _chosen_sentences(rng, kind, draft, not open_ or general, distractors)):
         known_from = [s for s in _fitting_sources(template, v) if s not in told] if chance(rng, .35) else []
         source = pick(rng, known_from) if known_from else ""
         told.add(source)
         tail = f" , {source}" if source else ""
-        subject = pick(rng, pronouns) if evidence else a
-        s = fill(f"{template}{tail} .", S=subject, v=v, poss=poss, A=a, B=b, C=c)
+        subject, agent = _subjects(rng, kind, a, pronouns, before)
+        agent, before = agent if template.startswith("{A}") else a, template
+        s = fill(f"{template}{tail} .", S=subject, v=v, poss=poss, A=agent, B=b, C=c)
         evidence.append(s if mine else plain(s))
     template, v = draft["claim"]
     claim = fill(template, S=a, v=v, poss=poss, A=a, B=b)
@@ -460,13 +493,13 @@ def controlled_fever(rng, lang, split, index, distractors=4,
 
 # %% ../nbs/04_controlled_more.ipynb #0a592b6e
 _fever_keys = dict(
-    date="born moved graduated joined inherited founded museum mill games flood public plant logo prices",
+    date="born moved graduated joined inherited founded museum mill tram flood public plant logo prices",
     number="""children languages medals novels horses schools churches bridges cinemas parks factories shops ships
         designers branches""",
     place="lives studied grew office lies imports timber based tests stores catalogue",
-    kind="worked exports makes",
+    kind="been exports makes",
     negation="""married retired swim ski passport bicycle lawyer airport library theatre castle hospital lighthouse
-        website canteen hotline mascot laboratory nursery""",
+        website gym hotline mascot laboratory nursery""",
     antonym="""house kitchen car uncle desk daughter dog son river market station square hotel mayor tunnel warehouse
         showroom founder director cafeteria building""")
 _fever_kind_of = {key: kind for kind, keys in _fever_keys.items() for key in keys.split()}
@@ -520,7 +553,7 @@ def _read_role(sentence, at, word):
     prepositions = ("than", "to", "by", "of", "from")
     link = next(((i, x) for i, x in sentence if at < i < b[0] and x in prepositions), (None, None))
     family, forward = _direction(word, link[1])
-    first, second = (tuple(at_word[i] for i in x) for x in (a, b))
+    first, second = at_word[a[-1]], at_word[b[-1]] # a surname is enough
     agent = first if forward else second
     used = {at, *a, *b} | ({link[0]} if link[1] else set())
     return "role", (family, frozenset((first, second))), agent, used
@@ -551,9 +584,16 @@ def read_facts(words,   # the words of one part
             if role: out.append(role)
     return out
 
+def _exclusive(at_word, i):
+    "The words that say that nothing else holds: *only* after word `i`, or *all* and *life* in its sentence"
+    if at_word.get(i+1) == "only": return {i+1}
+    life = [j for j, w in at_word.items() if w == "life" and j > i and at_word.get(j-2) == "all"]
+    return {life[0]-2, life[0]} if life else set()
+
 def _fact_at(kind, key, i, hit, at_word):
-    "A fact with its value: a number may be a bound, a negation is a truth value"
+    "A fact with its value: a number may be a bound, a negation is a truth value, a kind may be the only one"
     at, value = hit
+    if kind == "kind": return kind, key, (value, frozenset(_exclusive(at_word, i))), {i, at}
     if kind == "negation": return kind, key, value not in ("no", "not", "cannot"), {i, at}
     if kind == "number" and at_word.get(at-1) == "than":
         return kind, key, (at_word[at-2], value), {i, at, at-1, at-2}
@@ -570,7 +610,9 @@ def _holds(kind, said, claimed):
     "Does a stated value make the claimed one true (True), false (False) or neither (None)?"
     if kind == "number": return _holds_number(said, claimed)
     if kind == "antonym": return _pole[said] == _pole[claimed]
-    if kind not in ("place", "kind"): return said == claimed
+    if kind == "kind" and said[0] != claimed[0] and _larger.get(said[0]) != claimed[0] and not said[1]: return None
+    if kind == "kind": said, claimed = said[0], claimed[0]
+    elif kind != "place": return said == claimed
     if said == claimed or _larger.get(said) == claimed: return True
     return None if _larger.get(claimed) == said else False
 
@@ -583,6 +625,7 @@ def solve_fever(parts, # the words of evidence and claim, some possibly [MASK]
     for k, key2, said, used2 in evidence:
         if (k, key2) != (kind, key): continue
         holds = _holds(kind, said, value)
+        if kind == "kind" and holds is not None: used2 = used2 | said[1]
         return {True: "supports", False: "refutes", None: "not enough info"}[holds], frozenset(used | used2)
     return "not enough info", frozenset(used)
 
@@ -613,28 +656,31 @@ gradable = dict(
     negative="bad boring dull slow predictable silly confusing annoying shallow weak".split())
 verdict_nouns = dict(positive="masterpiece triumph delight treat gem joy".split(),
                      negative="mess failure disaster bore flop disappointment".split())
-verdict_verbs = dict(positive=("loved", "adored", "treasured"), negative=("hated", "loathed", "despised"))
-mild_verbs = ["enjoyed", "liked", "admired"]
-degrees = "very really truly extremely remarkably so".split()
+deniable = "boring dull slow predictable weak".split() # it is praise not to be so
+verdict_verbs = dict(positive=("loved", "adored"), negative=("hated", "loathed"))
+mild_verbs = dict(enjoyed="enjoy", liked="like")
+degrees = "very really truly extremely remarkably".split()
 negators = ["not", "not at all", "hardly", "far from", "anything but", "by no means"]
 works = "film movie show series play musical".split()
 aspects = "acting plot dialogue script ending opening premise finale narration staging".split()
-against = dict(front=["even though"], back=["although", "though"], middle=["but", "yet"])
-along = dict(front=["just as"], back=["and"], middle=["and"])
+on_stage = ("show", "play", "musical") # they have a staging, the others a narration
+expected = dict(positive="good funny clever".split(), negative="boring dull weak".split())
+against = dict(back=["although", "though"], middle=["but", "yet"])
+along = dict(back=["and"], middle=["and"])
 heroes = ["a young baker", "a retired sailor", "two sisters", "a shy teacher", "a train driver", "an old farmer",
           "three students", "a nurse and her brother", "a gardener", "a group of tourists", "a lawyer from Lisbon",
           "a chess player"]
 plots = ["{H} in a small harbour town", "{H} on a journey to the north", "{H} in the winter of 1962",
          "{H} in search of a stolen painting", "{H} on the trail of a lost letter", "{H} during a long strike",
          "{H} in a hotel by the lake"]
-plot_sentences = ["the story follows {P}", "{I} tells the story of {P}", "the {W} is about {P}",
+plot_sentences = ["the story follows {P}", "{I} tells the story of {P}", "{I} is about {P}",
                   "this is the story of {P}"]
 facts_of_film = ["{I} took two years to make", "the second half takes place in a school",
-                 "we saw {I} on a rainy Tuesday", "the director used to work for a radio station",
+                 "the director used to work for a radio station",
                  "{I} is based on a book from 1931", "most of the scenes take place at night",
-                 "{I} is the third work of this director"]
+                 "{I} is the third one by this director"]
 facts_of_an_evening = ["{I} runs for about two hours", "the tickets were sold at the door",
-                       "my seat was in the third row"] # not of a series
+                       "my seat was in the third row", "we saw {I} on a rainy Tuesday"] # not of a series
 others = ["my sister", "my neighbour", "the critic of our newspaper", "a friend of mine", "my uncle",
           "the man next to me"]
 
@@ -647,20 +693,20 @@ def _adjective(rng, polarity, form, role="v"):
     "A predicate of the given polarity: strong, intensified or negated"
     if form == "strong": words = [pick(rng, strong[polarity])]
     elif form == "degree": words = [pick(rng, degrees), pick(rng, gradable[polarity])]
-    else: words = [*pick(rng, negators).split(), pick(rng, gradable[_opposite(polarity)])]
+    elif polarity == "positive": words = [*pick(rng, negators).split(), pick(rng, deniable)]
+    else: words = [*pick(rng, negators).split(), pick(rng, gradable["positive"])]
     return " ".join(f"{w}|{role}" for w in words)
 
 def _verdict_by_verb(rng, polarity, form, what):
     "What I felt about the work; None where a verb cannot say it"
     if form == "strong": return f"I {pick(rng, verdict_verbs[polarity])}|v {what}"
-    if form == "degree" and polarity == "positive": how = ["really", "truly"]
-    elif form == "negation" and polarity == "negative": how = ["hardly", "never"]
-    else: return None
-    return f"I {pick(rng, how)}|v {pick(rng, mild_verbs)}|v {what}"
+    verb = pick(rng, list(mild_verbs))
+    if form == "degree" and polarity == "positive": return f"I very|v much|v {verb}|v {what}"
+    if form == "negation" and polarity == "negative": return f"I did|v not|v {mild_verbs[verb]}|v {what}"
 
-def _verdict(rng, polarity, form, work, clause=False):
+def _verdict(rng, polarity, form, work):
     "A verdict on the whole work"
-    how = pick(rng, ["is", "is", "noun", "verb"] if not clause else ["is"])
+    how = pick(rng, ["is", "is", "noun", "verb"])
     what = f"{pick(rng, ['the', 'this'])} {work}"
     if how == "noun" and form == "strong": return f"{what} is a {pick(rng, verdict_nouns[polarity])}|v"
     felt = _verdict_by_verb(rng, polarity, form, what) if how == "verb" else None
@@ -668,36 +714,39 @@ def _verdict(rng, polarity, form, work, clause=False):
 
 # %% ../nbs/04_controlled_more.ipynb #7529c09e
 def _bare(text): return text.replace("|", "")
+def _last_word(text): return text.split()[-1].partition("|")[0]
+
+def _aspects(work): return [a for a in aspects if a != ("narration" if work in on_stage else "staging")]
 
 def _contrast(rng, polarity, form, work):
     "A verdict in the main clause and an opinion on a part, in one sentence"
     q = pick(rng, _polarities)
     words = along if q == polarity else against
-    aspect = pick(rng, aspects)
-    opinion = _adjective(rng, q, pick(rng, ["strong", "degree", "negation"]), "")
-    part = _bare(f"the {aspect} is {opinion}")
-    main = _verdict(rng, polarity, form, work, True)
-    where = pick(rng, ["front", "back", "middle"])
-    link = " ".join(f"{w}|c" for w in pick(rng, words[where]).split())
-    if where == "front": return f"{link} {part} , {main} ."
-    if where == "back": return f"{main} , {link} {part} ."
-    return f"{part} , {link} {main} ."
+    opinion = _adjective(rng, q, pick(rng, ["strong", "degree", *(["negation"] if form != "negation" else [])]), "")
+    part = _bare(f"the {pick(rng, _aspects(work))} is {opinion}")
+    verdict = _adjective(rng, polarity, form)
+    while _last_word(verdict) == _last_word(opinion): verdict = _adjective(rng, polarity, form)
+    where = pick(rng, ["back", "middle"])
+    link = f"{pick(rng, words[where])}|c"
+    if where == "back": return f"the {work} is {verdict} , {link} {part} ."
+    return f"{part} , {link} the {work} as a whole is {verdict} ."
 
 def _expectation(rng, polarity, form, work):
     "An expectation, confirmed or not"
     q = pick(rng, _polarities)
-    found = _adjective(rng, polarity, form).replace("so|", "very|")
+    found = _adjective(rng, polarity, form)
     same = q == polarity and form == "degree" # expected a dull film, and it turned out to be very dull
-    word = found.split()[-1].partition("|")[0] if same else pick(rng, gradable[q])
+    word = _last_word(found) if same else pick(rng, expected[q])
     link = "and" if q == polarity else pick(rng, ["but", "yet"])
     return f"I expected a {word} {work} , {link}|c it turned out to be {found} ."
 
-def _other_opinion(rng):
+def _other_opinion(rng, work):
     "What somebody else thinks, or what one thinks of a part"
     q = pick(rng, _polarities)
     word = _bare(_adjective(rng, q, pick(rng, ["strong", "degree"]), ""))
-    if chance(rng, .5): return f"{pick(rng, others)} {pick(rng, ['called', 'found'])} the {{W}} {word} ."
-    return f"the {pick(rng, aspects)} is {word} ."
+    people = others if work != "series" else others[:-1]
+    if chance(rng, .5): return f"{pick(rng, people)} {pick(rng, ['called', 'found'])} {{I}} {word} ."
+    return f"the {pick(rng, _aspects(work))} is {word} ."
 
 def _verdict_form(rng, reason):
     "How the verdict is worded"
@@ -712,14 +761,17 @@ def _verdict_sentence(rng, reason, label, form, work):
     return _verdict(rng, label, form, work) + " ."
 
 def _with_pronouns(review, work):
-    "*It* for the work, only where the sentence before is about the work alone"
+    "*It* for the work, only where the sentence before is about the work alone; *this* only before it was named"
     out = []
     for s in review:
         before = out[-1].split() if out else []
-        clear = (before[:1] == ["it"] or before[1:2] == [work]) and "," not in before
-        s = s.replace("{I}", "it" if clear else f"the {work}").replace("{W}", work)
-        if clear: s = s.replace(f"the {work} is", "it is") if s.startswith(f"the {work} is") else s
-        out.append(s)
+        about = before[:1] in (["it"], ["we"]) or before[1:2] == [work] or before[:1] == ["I"]
+        clear = about and "," not in before
+        name = "it" if clear else f"the {work}"
+        if out: s = s.replace("this is the story of", "{I} tells the story of")
+        if before[:1] == ["this"] or any(f" {work} " in t for t in out): s = s.replace(f"this {work}", "{I}")
+        if clear and "," not in s: s = s.replace(f"the {work} is", "{I} is").replace(f"the {work} .", "{I} .")
+        out.append(s.replace("{I}", name))
     return out
 
 @corpora("controlled-sentiment", labels=("positive", "negative"), langs=("en",), options=("distractors",))
@@ -734,19 +786,19 @@ def controlled_sentiment(rng, lang, split, index, distractors=3):
     known = facts_of_film + (facts_of_an_evening if work != "series" else [])
     told = [plot, pick(rng, known)+" ."]
     rest = draw(rng, told, min(int(rng.integers(0, 3)), distractors))
-    if reason == "other opinion": rest.append(_other_opinion(rng))
+    if reason == "other opinion": rest.append(_other_opinion(rng, work))
     if not rest and len(verdict.split()) < 9: rest.append(plot)
     where = int(rng.integers(len(rest)+1))
     review = _with_pronouns(rest[:where] + [verdict] + rest[where:], work)
     return assemble("controlled-sentiment", [[fill(s) for s in review]], label, lang, split, index, reason, form=form)
 
 # %% ../nbs/04_controlled_more.ipynb #93979e3b
-_polarity = {w: 1 for w in mild_verbs}
+_polarity = {w: 1 for verb in mild_verbs.items() for w in verb}
 for _words in (strong, gradable, verdict_nouns, verdict_verbs):
     _polarity |= {w: 1 for w in _words["positive"]} | {w: -1 for w in _words["negative"]}
-_feelings = {*mild_verbs, *verdict_verbs["positive"], *verdict_verbs["negative"]}
-_denials = [n.split() for n in ("not at all", "by no means", "anything but", "far from", "not", "hardly", "never")]
-_links = {w.split()[0] for d in (against, along) for ws in d.values() for w in ws}
+_feelings = {*mild_verbs, *mild_verbs.values(), *verdict_verbs["positive"], *verdict_verbs["negative"]}
+_denials = [n.split() for n in ("not at all", "by no means", "anything but", "far from", "did not", "not", "hardly")]
+_links = {w for d in (against, along) for ws in d.values() for w in ws}
 
 def _opinions(low):
     "(indices, polarity, position) of every opinion in lower-case words"
@@ -755,6 +807,7 @@ def _opinions(low):
         if w not in _polarity: continue
         no = next((n for n in _denials if low[max(i-len(n), 0):i] == n), None)
         if no: out.append(({*range(i-len(no), i+1)}, -_polarity[w], i))
+        elif low[max(i-2, 0):i] == ["very", "much"]: out.append(({i-2, i-1, i}, _polarity[w], i))
         elif i and low[i-1] in degrees: out.append(({i-1, i}, _polarity[w], i))
         else: out.append(({i}, _polarity[w], i))
     return out
@@ -775,11 +828,7 @@ def _sentence_around(low, at):
 
 def _connective(low, a, b):
     "The indices of the words that join the clauses of a sentence"
-    out = set()
-    for k in range(a, b):
-        if low[k] in _links and (k == a or low[k-1] == ","):
-            out |= {k, k+1} if low[k] in ("even", "just") else {k}
-    return out
+    return {k for k in range(a+1, b) if low[k] in _links and low[k-1] == ","}
 
 def solve_sentiment(parts, # the words of the review, some possibly [MASK]
                    ) -> tuple: # label and indices of the deciding words
@@ -801,7 +850,8 @@ def _both_tenses(words): return tuple(tuple(x.split()) for x in words.split(", "
 agents = dict(
     world=tuple("president ambassador diplomat soldier governor senator refugee minister dictator rebel".split()),
     sports=tuple("striker goalkeeper coach referee swimmer boxer sprinter midfielder gymnast jockey".split()),
-    business=tuple("banker investor broker accountant economist shareholder retailer auditor exporter manager".split()),
+    business=tuple("""banker investor broker accountant economist shareholder retailer auditor exporter
+        financier""".split()),
     science=tuple("""astronomer biologist physicist chemist geologist programmer mathematician zoologist inventor
         neurologist""".split()))
 objects = dict(
@@ -813,79 +863,84 @@ objects = dict(
                       "inflation figures, oil price, bank loan"),
     science=_topical("vaccine, telescope, dinosaur fossil, genetic test, software bug, space probe, computer chip, "
                      "virus, solar eclipse, satellite"))
-topical_verbs = dict(
-    world=_both_tenses("votes voted, protests protested, demonstrates demonstrated, campaigns campaigned"),
-    sports=_both_tenses("sprints sprinted, scores scored, skates skated, wrestles wrestled"),
-    business=_both_tenses("invests invested, borrows borrowed, bids bid, haggles haggled"),
-    science=_both_tenses("experiments experimented, calculates calculated, theorizes theorized, programs programmed"))
+topical_verbs = dict( # two words each, so that masked they look alike
+    world=_both_tenses("counts counted votes, helps helped refugees, demands demanded democracy, "
+                       "condemns condemned terrorism"),
+    sports=_both_tenses("plays played tennis, plays played football, lifts lifted weights, practises practised judo"),
+    business=_both_tenses("trades traded stocks, buys bought shares, sells sold bonds, imports imported goods"),
+    science=_both_tenses("solves solved equations, studies studied bacteria, tests tested software, "
+                         "observes observed stars"))
 figures = dict( # sentences of their own, true of any news
-    world=("it led to a war of words on the radio", "an army of readers wrote to the local paper",
+    world=("it led to a war of words on the radio", "an army of photographers covered the story",
            "the mayor , like a true diplomat , made no comment"),
-    sports=("the talks about it on the radio were a marathon", "for the newspapers , it was a race against time",
-            "the local paper did not drop the ball and printed every detail"),
-    business=("the mayor wanted to avoid a quarrel at any price", "the residents had a wealth of opinions about it",
-              "the local paper acted as an honest broker and printed all opinions"),
-    science=("the news of it spread at light speed", "a radio presenter repeated the facts like a robot",
+    sports=("on the radio , the debate about it was a marathon",
+            "some newspapers jumped the gun and printed false details",
+            "a radio presenter kept the ball rolling and asked for more opinions"),
+    business=("the local paper made capital out of the story", "the newspapers cashed in on the story",
+              "curiosity about it rose like a share price"),
+    science=("the news spread at the speed of light", "the newspapers put every detail under the microscope",
              "the local paper followed the story with laser focus"))
-anyone = tuple("woman teacher student spokesman visitor neighbour volunteer pensioner reporter tourist".split())
-shared_verbs = [(f"{now} {link}", f"{past} {link}") for now, past, link in _both_tenses(
-    "talks talked about, comments commented on, writes wrote about, reports reported on, asks asked about, "
-    "argues argued about, learns learned about, reads read about, jokes joked about, speaks spoke about")]
-_for_long = "protests demonstrates campaigns wrestles haggles experiments calculates theorizes programs"
-manners = {"for hours": f"{_for_long} skates bids", "until midnight": f"{_for_long} skates bids",
-           "all day long": f"{_for_long} skates", # the verbs they fit
-           "with great care": "votes campaigns skates invests bids experiments calculates programs",
-           "for the first time": f"{_for_long} votes sprints scores skates invests borrows bids",
-           "in a crowded hall": "votes protests sprints scores skates wrestles bids haggles experiments calculates",
-           "without a break": _for_long}
-anything = ("the decision", "the letter", "the parade", "the plan", "the concert", "the rumours", "the festival",
-            "the changes", "the photographs", "the visit")
+anyone = tuple("baker teacher student gardener librarian nurse plumber pensioner reporter tourist".split())
+shared_verbs = [(" ".join([now, *link]), " ".join([past, *link])) for now, past, *link in _both_tenses(
+    "talks talked about, comments commented on, writes wrote about, answers answered questions about, "
+    "raises raised questions about, speculates speculated about, complains complained about, jokes joked about, "
+    "speaks spoke about")]
+_for_long = "votes refugees tennis football weights judo stocks equations bacteria software stars"
+_at_any_time = "votes refugees tennis football weights judo stocks shares bonds equations bacteria software"
+manners = {"for hours": _for_long, "until midnight": _for_long, # what the deeds are done to that they fit
+           "all day long": _for_long.removesuffix(" stars"), "before breakfast": _at_any_time,
+           "for the first time": f"{_at_any_time} democracy terrorism goods stars",
+           "in a crowded hall": "votes democracy terrorism tennis weights judo shares bonds equations software",
+           "with a few friends": "refugees democracy tennis football judo shares goods bacteria software stars"}
+settings = ("in an interview", "at a press conference", "at a public meeting", "outside the town hall")
+written_settings = ("in a letter to the local paper", "in a magazine", "on a website")
+anything = ("the street festival", "the parade", "the open letter", "the new timetable", "the jazz concert",
+            "the latest rumours", "the flower show", "the new bus line", "the old photographs", "the summer holidays")
 cities = "Oslo Lisbon Nairobi Denver Kyoto Toronto Madrid Lima Dublin Cairo Seoul Vienna".split()
 days = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-calm_headlines = ("busy {D} in {C}", "long {D} in {C} ends well", "{C} in the news again",
-                  "what happened in {C} on {D}")
+calm_headlines = ("news from {C}", "{C} in the news again", "what happened in {C} on {D}") # of deeds
+open_headlines = ("debate about {O} in {C}", "new questions about {O} in {C}", "{C} discusses {O}") # of speeches
 closings = ("more details are expected on {D}", "local radio was the first to report it",
             "the story was on the front page of the local paper", "many readers wrote letters about it")
-public_closings = ("pictures were shown on television", "a statement was sent to all newspapers")
+public_closings = ("pictures were shown on television", "a statement was sent to all newspapers") # after a speech
 event_closings = ("about two hundred people came to watch", "the event had been planned for months")
 
 # %% ../nbs/04_controlled_more.ipynb #c3ecae9e
 def _background(rng):
     "An aside about a person, from any topic"
     who = pick(rng, agents[pick(rng, list(agents))])
-    aside = pick(rng, ["a former {B}", "whose brother is a {B}", "the child of a {B}", "once a {B}"])
-    return aside.replace("{B}", who)
+    return f"{pick(rng, ['a former', 'whose brother is a', 'the son of a', 'the daughter of a', 'once a'])} {who}"
 
 def _event(rng, label, core):
-    "Who does what, in the present and in the past, to what; the topical words are marked"
+    "Who does what, in the present and in the past, to what and how or where; the topical words are marked"
     who = pick(rng, agents[label])+"|v" if "agent" in core else pick(rng, anyone)
     if core == "verb": # the manner first, so that it does not tell the topic
         how = pick(rng, list(manners))
-        now, past = (f"{v}|v" for v in pick(rng, [v for v in topical_verbs[label] if v[0] in manners[how].split()]))
-        return who, now, past, how
+        now, past, what = pick(rng, [v for v in topical_verbs[label] if v[2] in manners[how].split()])
+        return who, f"{now}|v", f"{past}|v", f"{what}|v", how
     now, past = pick(rng, shared_verbs)
-    return who, now, past, pick(rng, objects[label]) if "object" in core else pick(rng, anything)
+    what = pick(rng, objects[label] if "object" in core else anything)
+    return who, now, past, what, pick(rng, written_settings if now.startswith("writes") else settings)
 
 def _subject(rng, who, core, city, known):
     "Who, in the lead: *the*, possibly with a town, where the headline has told, else as somebody new"
     if "agent" in core: return f"the {who}" if known else f"{pick(rng, ['a young', 'a famous'])} {who}"
-    home = f"from {city}" if who not in ("tourist", "visitor") and chance(rng, .5) else ""
+    home = f"from {city}" if who != "tourist" and chance(rng, .5) else ""
     return f"{'the' if known else 'a'} {who} {home}"
 
-def _fitting_closings(core, past, what):
-    "How a text may end, by what was done (never by a topical verb): people come to watch only where there is a hall"
+def _fitting_closings(core, past, how):
+    "How a text may end, by what was done (never by a topical verb): people come only to a hall or a meeting"
     if core == "verb":
-        event = event_closings if "hall" in what else ()
-        return (*closings, *public_closings, "nobody was available for comment", *event)
-    if past.split()[0] in ("read", "learned", "wrote", "asked", "joked"): return closings
-    heard = past.split()[0] in ("talked", "spoke")
+        event = event_closings if "hall" in how else ()
+        return (*closings, public_closings[0], *event)
+    if past.split()[0] not in ("talked", "spoke", "commented", "answered"): return closings
+    heard = "meeting" in how
     return (*closings, *public_closings, *(("about two hundred people came to listen",) if heard else ()))
 
-def _times(what, day, headline):
-    "When it happened: as the headline says, and no longer than that"
-    if day in headline: return ["", f"on {day}"]
-    long = what in ("for hours", "until midnight", "all day long")
-    return [f"on {day}", "", "yesterday", *([] if long else ["this week"])]
+def _times(core, day, headline):
+    "When it happened: as the headline says; a deed at a certain time"
+    if day in headline: return [""]
+    return [f"on {day}", "", "yesterday", *([] if core == "verb" else ["this week"])]
 
 @corpora("controlled-topic", labels=("world", "sports", "business", "science"), langs=("en",), options=("distractors",))
 def controlled_topic(rng, lang, split, index, distractors=3):
@@ -893,16 +948,19 @@ def controlled_topic(rng, lang, split, index, distractors=3):
     label, cores = pick(rng, list(agents)), ["agent", "object", "verb"]
     reason = pick(rng, [*cores, "agent and object", "background", "figure of speech"])
     core = pick(rng, cores) if reason in ("background", "figure of speech") else reason
-    who, now, past, what = _event(rng, label, core)
+    who, now, past, what, how = _event(rng, label, core)
     city, day = pick(rng, cities), pick(rng, days)
-    known = chance(rng, .7)
-    if known: headline = f"{who} {now} {what.removeprefix('the ')} in {city}"
-    else: headline = pick(rng, calm_headlines).replace("{C}", city).replace("{D}", day)
+    known, shortly = chance(rng, .7), what.removeprefix("the ")
+    if known: headline = f"{who} {now} {shortly} in {city}"
+    else: headline = pick(rng, calm_headlines if core == "verb" else open_headlines)
+    headline = headline.replace("{C}", city).replace("{D}", day).replace("{O}", shortly)
     aside = f", {_background(rng)} ," if reason == "background" else ""
-    lead = f"{_subject(rng, who, core, city, known)} {aside} {past} {what} {pick(rng, _times(what, day, headline))} ."
-    more = draw(rng, _fitting_closings(core, past, what), min(int(rng.integers(0, 3)), distractors))
+    when = pick(rng, _times(core, day, headline))
+    lead = f"{_subject(rng, who, core, city, known)} {aside} {past} {what} {how} {when} ."
+    more = draw(rng, _fitting_closings(core, past, how), min(int(rng.integers(0, 3)), distractors))
     if reason == "figure of speech": more.insert(0, pick(rng, figures[pick(rng, list(figures))]))
-    more = [plain(fill(s.replace("{D}", pick(rng, days))+" .")) for s in more]
+    later = pick(rng, [d for d in days if d != day])
+    more = [plain(fill(s.replace("{D}", later)+" .")) for s in more]
     return assemble("controlled-topic", [[fill(headline+" ."), fill(lead)] + more], label, lang, split, index, reason,
                     core=core)
 
@@ -912,7 +970,7 @@ for _topic in agents:
     _phrases = (*agents[_topic], *objects[_topic], *(v for tenses in topical_verbs[_topic] for v in tenses))
     _topic_of |= {w.partition("|")[0]: _topic for x in _phrases for w in x.split() if w != "the"}
 _figures = sorted((f.split() for fs in figures.values() for f in fs), key=len, reverse=True)
-_asides = [x.split() for x in ("a former", "whose brother", "the child", "once a", "once an")]
+_asides = [x.split() for x in ("a former", "whose brother", "the son", "the daughter", "once a", "once an")]
 
 def _beside_the_point(low):
     "The indices of figures of speech and of asides between commas"
@@ -945,16 +1003,16 @@ painted = "door fence gate boat shed bench wall roof".split()
 spots = "harbour library bakery museum station park castle market school beach theatre chapel".split()
 relatives = "uncle aunt cousin grandmother teacher dentist doctor lawyer tailor barber".split()
 causes = "headache storm flood cold fever strike toothache cough".split()
-duties = [("lock", "gate"), ("feed", "cat"), ("water", "roses"), ("close", "window"), ("post", "letter"),
+duties = [("lock", "gate"), ("feed", "cat"), ("water", "roses"), ("close", "window"), ("answer", "letter"),
           ("clean", "stove"), ("pay", "bill"), ("call", "plumber")]
 animals = "fish rabbits crabs beetles frogs pigeons".split()
 
 questions = dict( # the values, how the document says it, how the query asks, how the candidate answers
     object=(things, "{S}|s bought|k a {v}|v {place}", "what did {P} buy ?", "a {v} ."),
-    colour=(colours, "{S}|s painted|k the {x} {v}|v {time}", "what colour did {P} paint the {x} ?", "{v} ."),
+    colour=(colours, "{S}|s painted|k {poss} {x}|k {v}|v {time}", "what colour did {P} paint {poss} {x} ?", "{v} ."),
     place=(spots, "{S}|s walked|k to the {v}|v {time}", "where did {P} walk to ?", "to the {v} ."),
     day=(days, "{S}|s arrived|k on {v}|v {manner}", "when did {P} arrive ?", "on {v} ."),
-    number=(counting, "{S}|s caught|k {v}|v {x} {place}", "how many {x} did {P} catch ?", "{v} ."),
+    number=(counting, "{S}|s caught|k {v}|v {x}|k {place}", "how many {x} did {P} catch ?", "{v} ."),
     person=(relatives, "{S}|s visited|k {poss} {v}|v {time}", "whom did {P} visit ?", "{poss} {v} ."),
     cause=(causes, "{S}|s stayed|k at home {until} because of a {v}|v", "why did {P} stay at home ?",
            "because of a {v} ."),
@@ -969,7 +1027,7 @@ scenery = ["the town lies between two hills and is best known for its narrow str
            "a stone tower stands in the middle of the main square", "the mayor gave a short speech about the new road",
            "it rained a little , but most people did not mind", "children played football between the parked cars",
            "an orchestra from the next valley gave a free concert",
-           "the baker sold more bread than in any week before", "two buses broke down on the steep road to the lake",
+           "the baker sold more bread than in any previous week", "two buses broke down on the steep road to the lake",
            "the newspaper printed a long report with many pictures",
            "in the evening , lanterns were hung between the houses",
            "a group of tourists asked the way to the waterfall",
@@ -980,11 +1038,13 @@ scenery = ["the town lies between two hills and is best known for its narrow str
            "the fire brigade showed its oldest engine to the public"]
 openings = ["it was a busy week in {T}", "few weeks in {T} were as lively as this one",
             "the annual festival brought many people to {T}", "this is what happened in {T} last week"]
-introductions = ["{S}|s is seldom in a hurry .", "{S}|s likes to have company .",
-                 "{S}|s is a friend of the mayor .", "{S}|s works in a small office .",
-                 "{S}|s knows almost everybody ."]
-arrivals = ["{S}|s had been away for months .", "{S}|s was expected by everybody .",
-            "{S}|s has relatives in town .", "{S}|s lives in another valley ."]
+introductions = [f"{{S}}|s {w} ." for w in ( # each at most once in a document
+    "had little time", "had slept badly", "had got up early", "had a day off", "was in a good mood",
+    "was a little tired", "was in no hurry", "had made other plans", "had not told anybody", "was alone that day",
+    "had a lot to do")]
+arrivals = [f"{{S}}|s {w} ." for w in (
+    "had been away for months", "had not been expected so soon", "has relatives in town", "lives in another valley",
+    "had not written for weeks", "had never been to the festival")]
 at_home = ("cause", "colour", "duty") # who stays at home goes nowhere
 
 # %% ../nbs/04_controlled_more.ipynb #60aa8c64
@@ -995,25 +1055,26 @@ def _extra(rng, kind):
     if kind == "duty": return "{}|k the {}|k".format(*pick(rng, duties))
     return ""
 
-def _fact(rng, kind, who, poss, value, extra, pronoun=None):
-    "One or two sentences that state a fact, the second one with a pronoun if asked for"
+def _fact(rng, kind, who, poss, value, extra, pronoun=None, unused=None):
+    "One or two sentences that state a fact, the second one with a pronoun if asked for; `unused`: introductions left"
     said = questions[kind][1]+" ."
     slots = dict(v=value, x=extra, poss=poss, place=pick(rng, where_phrases), time=pick(rng, time_phrases),
                  manner=pick(rng, manner_phrases), until=pick(rng, until_phrases))
-    if not pronoun: return [fill(said, S=who, **slots)]
-    before = fill(pick(rng, arrivals if kind == "day" else introductions), S=who)
+    left = pronoun and unused["day" if kind == "day" else "other"]
+    if not left: return [fill(said, S=who, **slots)]
+    before = fill(left.pop(), S=who)
     return [before, [(w, "" if r == "s" else r) for w, r in fill(said, S=pronoun, **slots)]]
 
 def _also(rng, kind):
     "Another kind of fact about the same person: nobody both stays at home and goes somewhere"
     return pick(rng, [k for k in questions if k != kind and ("cause" not in (k, kind) or {k, kind} <= set(at_home))])
 
-def _about_person(rng, kind, person, value=None, avoid=None, introduce=True):
-    "A fact about somebody else, or a second fact, which does not introduce the person again"
+def _about_person(rng, kind, person, value=None, avoid=None, unused=None):
+    "A fact about somebody else, or a second fact, which does not introduce the person again (no `unused`)"
     who, pronoun, poss = person
     value = value or pick(rng, [v for v in questions[kind][0] if v != avoid or kind == "duty"])
     extra = _extra(rng, kind)
-    return _fact(rng, kind, who, poss, value, extra, pronoun if introduce and chance(rng, .2) else None)
+    return _fact(rng, kind, who, poss, value, extra, pronoun if unused and chance(rng, .2) else None, unused)
 
 def _length(blocks): return sum(len(s) for b in blocks for s in b)
 
@@ -1025,7 +1086,16 @@ def _introduced_first(blocks):
         if j < i and len(block) > 1: out[j], out[i] = block, out[j]
     return out
 
-def _neighbours(rng, kind, people, claimed, echo, size, budget, distractors):
+def _with_pronouns_of(blocks, pronouns):
+    "*He* or *she* where the block before is about the same person, whose name there is then what counts"
+    for one, two in zip(blocks, blocks[1:]):
+        (name, role), *rest = two[0]
+        if name != one[0][0][0] or name not in pronouns: continue
+        two[0] = [(pronouns[name], ""), *rest]
+        one[0] = [(name, one[0][0][1] or role), *one[0][1:]]
+    return blocks
+
+def _neighbours(rng, kind, people, claimed, echo, size, budget, distractors, unused):
     "Facts about other people; the first one may have the claimed value (`echo`)"
     blocks = []
     for i, person in enumerate(people):
@@ -1034,10 +1104,10 @@ def _neighbours(rng, kind, people, claimed, echo, size, budget, distractors):
         k1 = kind if i < 3 else pick(rng, list(questions))
         k2 = _also(rng, k1)
         value = claimed if i == 0 and echo else None
-        blocks.append(_about_person(rng, k1, person, value, avoid=claimed if kind == k1 else None))
+        blocks.append(_about_person(rng, k1, person, value, claimed if kind == k1 else None, unused))
         if chance(rng, .3):
             avoid = claimed if kind == k2 else None
-            blocks.append(_about_person(rng, k2, person, avoid=avoid, introduce=False))
+            blocks.append(_about_person(rng, k2, person, avoid=avoid))
     return blocks
 
 # %% ../nbs/04_controlled_more.ipynb #5288468d
@@ -1053,20 +1123,23 @@ def controlled_mrc(rng, lang, split, index, distractors=None):
     claimed, other = draw(rng, values, 2)
     two, echo = chance(rng, .3), chance(rng, .5)
     value = claimed if label == "true" else other
-    fact = _fact(rng, kind, who, poss, value, extra, pronoun if two else None)
+    unused = dict(day=shuffled(rng, arrivals), other=shuffled(rng, introductions))
+    fact = _fact(rng, kind, who, poss, value, extra, pronoun if two else None, unused)
     rest = []
     if chance(rng, .5):
-        rest.append(_about_person(rng, _also(rng, kind), people[0], introduce=False))
+        rest.append(_about_person(rng, _also(rng, kind), people[0]))
     budget = int(rng.integers(165, 271)) if distractors is None else 0
-    rest += _neighbours(rng, kind, people[1:], claimed, echo, _length([fact] + rest), budget, distractors)
+    rest += _neighbours(rng, kind, people[1:], claimed, echo, _length([fact] + rest), budget, distractors,
+                        unused)
     blocks = [fact] + [[plain(s) for s in b] for b in rest]
     for s in shuffled(rng, scenery):
         if _length(blocks) >= budget: break
         blocks.append([plain(fill(s+" ."))])
     opening = fill(pick(rng, openings)+" .", T=pick(rng, names["town"]))
-    document = [opening] + [s for b in _introduced_first(shuffled(rng, blocks)) for s in b]
+    blocks = _with_pronouns_of(_introduced_first(shuffled(rng, blocks)), {n: p for n, p, _ in people})
+    document = [opening] + [s for b in blocks for s in b]
     yes = "yes" if claimed == "remembered" else "no"
-    query = [fill(ask, P=who, x=extra), fill(answer, v=claimed, poss=poss, a=yes)]
+    query = [fill(ask, P=who, x=extra, poss=poss), fill(answer, v=claimed, poss=poss, a=yes)]
     return assemble("controlled-mrc", [document, query], label, lang, split, index, "two sentences" if two else kind,
                     fixed=(1,), question=kind, echo=echo and kind != "duty")
 
@@ -1082,12 +1155,17 @@ def _last_names(document):
         if w in _residents: at, owner = i, w
         yield i, w, at, owner
 
-def _solve_value(document, who, verb, values, answer):
-    "The first value after the verb, against the candidate"
+def _first_of(words, i, document):
+    "Where one of the words first occurs soon after position `i`, or None"
+    return next((j for j in range(i+1, min(i+10, len(document))) if document[j] in words), None)
+
+def _solve_value(document, who, verb, values, answer, thing=None):
+    "The first value after the verb, against the candidate; `thing`: what was painted or caught"
     for i, w, at, owner in _last_names(document):
         if owner != who or w != verb: continue
-        j = next((j for j in range(i+1, min(i+10, len(document))) if document[j] in values), None)
-        if j is not None: return ("true" if document[j].lower() == answer[-1] else "false"), frozenset((at, i, j))
+        j, k = _first_of(values, i, document), _first_of({thing}, i, document) if thing else i
+        if None in (j, k): continue
+        return ("true" if document[j].lower() == answer[-1] else "false"), frozenset((at, i, j, k))
     return None, frozenset()
 
 def _solve_duty(document, who, duty, answer):
@@ -1107,7 +1185,8 @@ def solve_mrc(parts, # the words of document and query, those of the document po
     end = low.index("?")
     answer, who = low[end+1:-1], next(w for w in query if w in _residents)
     asked = next((_verbs[w] for w in low[:end] if w in _verbs), None)
-    if asked: return _solve_value(document, who, *asked, answer)
+    thing = low[2] if low[1] == "many" else low[end-1] if low[1] == "colour" else None
+    if asked: return _solve_value(document, who, *asked, answer, thing)
     return _solve_duty(document, who, low[low.index(who.lower())+1:end], answer)
 
 # %% ../nbs/04_controlled_more.ipynb #178ccb03
@@ -1115,10 +1194,10 @@ treatments = """aspirin ibuprofen metformin caffeine melatonin zinc ginger yoga 
     lithium insulin cortisone codeine valerian turmeric naproxen creatine""".split()
 without_doses = {"yoga", "acupuncture", "massage"}
 controls = ["placebo", "usual care", "no treatment", "a standard diet", "bed rest", "tap water"]
-outcomes = ["pain", "body weight", "blood pressure", "sleep duration", "heart rate", "fatigue", "nausea", "appetite",
-            "anxiety", "walking distance", "grip strength", "bone density", "lung capacity", "reaction time",
-            "skin temperature", "cholesterol", "dizziness", "alertness", "muscle mass", "joint stiffness",
-            "hearing loss", "cough severity", "memory capacity", "body fat", "stress"]
+outcomes = ["pain", "body weight", "blood pressure", "sleep quality", "heart rate", "fatigue", "blood sugar",
+            "calorie intake", "anxiety", "walking speed", "grip strength", "bone density", "lung capacity",
+            "reaction time", "skin temperature", "cholesterol", "oxygen uptake", "alertness", "muscle mass",
+            "joint stiffness", "visual acuity", "cough severity", "memory capacity", "body fat", "stress"]
 increased, decreased, unchanged = effects = ("significantly increased", "significantly decreased",
                                              "no significant difference")
 conditions = ["asthma", "arthritis", "migraine", "insomnia", "diabetes", "chronic bronchitis", "mild depression",
@@ -1132,17 +1211,17 @@ reports = { # per way of reporting: templates for up, down and no difference
     "direct": ("{X}|x significantly|d increased|d {Y}|y compared with {Z}|z",
                "{X}|x significantly|d reduced|d {Y}|y compared with {Z}|z",
                "{X}|x left|d {Y}|y unchanged|d compared with {Z}|z"),
-    "comparative": ("{Y}|y was significantly|d higher|d with {X}|x than|d with {Z}|z",
-                    "{Y}|y was significantly|d lower|d with {X}|x than|d with {Z}|z",
-                    "{Y}|y was almost|d equal|d with {X}|x and|d with {Z}|z"),
-    "reversed": ("{Y}|y was significantly|d lower|d with {Z}|z than|d with {X}|x",
-                 "{Y}|y was significantly|d higher|d with {Z}|z than|d with {X}|x",
-                 "{Y}|y was almost|d equal|d with {Z}|z and|d with {X}|x"),
+    "comparative": ("{Y}|y was|d significantly|d higher|d with|d {X}|x than|d with|d {Z}|z",
+                    "{Y}|y was|d significantly|d lower|d with|d {X}|x than|d with|d {Z}|z",
+                    "{Y}|y did|d not|d differ|d significantly|d between|d {X}|x and|d {Z}|z"),
+    "reversed": ("{Y}|y was|d significantly|d lower|d with|d {Z}|z than|d with|d {X}|x",
+                 "{Y}|y was|d significantly|d higher|d with|d {Z}|z than|d with|d {X}|x",
+                 "{Y}|y did|d not|d differ|d significantly|d between|d {Z}|z and|d {X}|x"),
     "difference": _ways("there was {how} in {Y}|y with {X}|x compared with {Z}|z", "a|d significant|d rise|d",
                         "a|d significant|d fall|d", "no|d significant|d difference|d"),
     "significance": _ways("{Y}|y was {how} significant|d",
-                          "higher|d with {X}|x than|d with {Z}|z , and|d the difference was|d clearly|d",
-                          "lower|d with {X}|x than|d with {Z}|z , and|d the difference was|d clearly|d",
+                          "higher|d with {X}|x than|d with {Z}|z , and|d the difference was|d statistically|d",
+                          "lower|d with {X}|x than|d with {Z}|z , and|d the difference was|d statistically|d",
                           "{either}|d with {X}|x than|d with {Z}|z , but|d the difference was|d not|d"),
     "two outcomes": _ways("{X}|x led to {how} in {Y}|y and {other} compared with {Z}|z", "a|d significant|d rise|d",
                           "a|d significant|d fall|d", "no|d significant|d change|d")}
@@ -1214,9 +1293,10 @@ def controlled_evinf(rng, lang, split, index, distractors=None):
     ys = draw(rng, outcomes, 9)
     results = [_result(rng, reason, label, x, ys[0], z, ys[1])]
     results += _other_results(rng, x, w, ys, z, distractors)
-    slots = dict(C=c, X=x, W=w, Z=z, N=str(int(rng.integers(4, 40))*10), M=str(int(rng.integers(2, 20))),
-                 K=str(int(rng.integers(2, 20))))
-    def fits(t): return not ("doses" in t and {x, w} & without_doses or "neither" in t and z != "placebo")
+    weeks = int(rng.integers(2, 20))
+    slots = dict(C=c, X=x, W=w, Z=z, N=str(int(rng.integers(4, 40))*10), M=str(weeks), K=str(int(rng.integers(2, 20))))
+    def fits(t): return not ("doses" in t and {x, w} & without_doses or "neither" in t and z != "placebo"
+                             or "every second week" in t and weeks < 4)
     def tell(chosen): return [plain(fill(t+" .", **slots)) for t in chosen]
     def some(options, k): return tell(draw(rng, list(filter(fits, options)), k))
     if distractors is None: document = _abstract(rng, results, some, tell, list(filter(fits, methods)))
@@ -1243,13 +1323,15 @@ def _stated(rest):
     "Effect and its words in what is left of a result sentence; None where it states no effect"
     def at(*words): return {i for i, w in rest.items() if w in words}
     up, down = at("increased", "higher", "rise"), at("reduced", "lower", "fall")
-    flat, significant = at("not", "no", "equal", "unchanged"), at("significant", "significantly")
+    flat, significant = at("not", "no", "unchanged"), at("significant", "significantly")
     if not flat and not ((up or down) and significant): return None
-    used = up | down | flat | significant | at("left", "change", "than", "almost", "clearly", "but")
+    used = up | down | flat | significant | at("left", "change", "than", "but", "did", "differ", "between")
+    used |= at("statistically")
     used |= {i for i in at("a", "no") if i+1 in at("significant")}
-    used |= {i for i in at("was") if i+1 in at("clearly", "not")}
+    used |= {i for i in at("was") if i+1 in at("statistically", "not")}
     if not up and not down: used |= at("difference")
-    if at("equal", "clearly"): used |= at("and")
+    if at("differ", "statistically"): used |= at("and")
+    if at("significantly") and at("than"): used |= at("was", "with")
     effect = unchanged if flat else increased if up else decreased
     return effect, used, bool(at("than"))
 
@@ -1283,7 +1365,7 @@ all_cities = [c for cs in countries.values() for c in cs]
 births, careers = [str(y) for y in range(1941, 1966)], [str(y) for y in range(1986, 2003)]
 enquiries = dict( # how the passage says it, how the question asks, the values, the other thing mentioned
     birth=("{S} was born|k in {v}|a", "when was {E}|e born|k ?", births, None),
-    teacher=("{S} studied|k under {v}|a", "whom did {E}|e study|k under ?", None, None),
+    teacher=("{S} studied|k under {v}|a", "who taught|k {E}|e ?", None, None),
     instrument=("{S} plays|k the {v}|a", "which instrument does {E}|e play|k ?", instruments, None),
     animals=("{S} keeps|k {v}|a horses", "how many horses does {E}|e keep|k ?", counting, None),
     home=("{S} lives|k in {v}|a", "where does {E}|e live|k ?", all_cities, None),
@@ -1316,39 +1398,52 @@ def _state(rng, key, person, taken=()):
     return key, pick(rng, [v for v in (values or person["teachers"]) if v != o and v not in taken]), o
 
 def _introduction(rng, person, stated, described, keep):
-    "The first sentence about somebody; the words with role `keep` belong to the rationale"
+    "The first sentence about somebody; `keep`: new roles of its words, the others do not belong to the rationale"
     told = {x for _, v, o in stated for x in (v, o)}
     city = pick(rng, [c for c in all_cities if c not in told])
-    template = "{N}|i is {D}|j ." if described else "{N}|i is a {J} from {C} ."
+    template = "{N}|i is {D}|j ." if described else "{N}|i is a {J}|p from {C} ."
     intro = fill(template, N=person["name"], D=person["description"], J=person["job"], C=city)
-    return [(w, "e" if r == keep else "") for w, r in intro]
+    return [(w, keep.get(r, "")) for w, r in intro]
+
+def _kept(mention, described):
+    "What of the introduction decides: `e` refers to the person asked about, `b` joins it to the mention"
+    if described: return dict(j="e", i="b") if mention == "surname" else dict(j="e")
+    return dict(name={}, profession=dict(i="e", p="b")).get(mention, dict(i="e"))
+
+def _told(rng, stated, decisive, mention, filler):
+    "(key, template, value, other thing, does it answer?), two facts of a kind apart and the full name not at once"
+    said = [(key, enquiries[key][0].replace("{S}", "{S}|e"), v, o or "", i == decisive)
+            for i, (key, v, o) in enumerate(stated)]
+    if filler: said.append((None, filler, "", "", False))
+    while True:
+        said = shuffled(rng, said)
+        at_once = len(said) > 1 and mention == "name" and said[0][-1]
+        if not at_once and all(a[0] != b[0] for a, b in zip(said, said[1:])): return said
+
+def _mentions_of(rng, free, decides, mention):
+    "A form of mention per sentence, never the same twice running"
+    while True:
+        out = [mention if d else pick(rng, free) for d in decides]
+        if len(out) == 1 or all(a != b for a, b in zip(["name", *out], out)): return out
 
 def _block(rng, person, stated, decisive, mention, described, filler):
-    "The sentences about one person; `decisive` is the position of the fact that answers, or None"
+    "The sentences about one person; `decisive` is the position of the fact that answers, or None; `filler`: a habit"
     forms = dict(name=person["name"], surname=person["last"], pronoun=person["pronoun"],
                  profession=f"the {person['job']}")
     free = [f for f in forms if not (f == "profession" and described or f == "name" and decisive is not None)]
-    keep = "-"
-    if decisive is not None and described: keep = "j"
-    elif decisive is not None and mention != "name": keep = "i"
+    keep = _kept(mention, described) if decisive is not None else {}
     out = [_introduction(rng, person, stated, described, keep)]
-    said = [(enquiries[key][0].replace("{S}", "{S}|e"), v, o or "", i == decisive)
-            for i, (key, v, o) in enumerate(stated)]
-    if filler: said.insert(int(rng.integers(len(said)+1)), (pick(rng, habits), "", "", False))
-    last = "name"
-    for template, v, o, decides in said:
-        last = mention if decides else pick(rng, [f for f in free if f != last])
-        s = fill(template+" .", S=forms[last], v=v, o=o)
+    said = _told(rng, stated, decisive, mention, filler)
+    for form, (_, template, v, o, decides) in zip(_mentions_of(rng, free, [s[-1] for s in said], mention), said):
+        s = fill(template+" .", S=forms[form], v=v, o=o)
         out.append(s if decides else plain(s))
     return out
 
 # %% ../nbs/04_controlled_more.ipynb #8b5ac464
-def _other_block(rng, two, key, answer, others, described):
+def _other_block(rng, two, key, answer, others, described, filler):
     "The sentences about the other person, who has a fact of the same kind"
     facts = [_state(rng, key, two, taken=answer[1:])] + [_state(rng, k, two) for k in others[:1]]
-    facts = draw(rng, facts, 2)
-    described = described or chance(rng, .3)
-    return _block(rng, two, facts, None, None, described, chance(rng, .5))
+    return _block(rng, two, facts, None, None, described or chance(rng, .3), filler)
 
 @corpora("controlled-qa", labels=(), langs=("en",), options=("distractors",))
 def controlled_qa(rng, lang, split, index, distractors=3):
@@ -1358,13 +1453,14 @@ def controlled_qa(rng, lang, split, index, distractors=3):
     described = reason == "description"
     mention = pick(rng, ["pronoun", "surname"]) if described else reason
     key, *others = draw(rng, list(enquiries), min(1+distractors, 4))
+    dwells = {"home", "move"} # not both of one person
+    others = [k for i, k in enumerate(others) if not (k in dwells and dwells & {key, *others[:i]})]
     answer = _state(rng, key, one)
     stated = [answer] + [_state(rng, k, one) for k in others[:int(rng.integers(1, 3))]]
-    if answer[2] and distractors and chance(rng, .5): stated.append(_state(rng, key, one, taken=answer[1:]))
-    order = shuffled(rng, range(len(stated)))
-    filler = distractors and chance(rng, .5)
-    blocks = [_block(rng, one, [stated[i] for i in order], order.index(0), mention, described, filler)]
-    if distractors: blocks.append(_other_block(rng, two, key, answer, others, described))
+    if answer[2] and others and chance(rng, .5): stated.append(_state(rng, key, one, taken=answer[1:]))
+    mine, theirs = (h if distractors and chance(rng, .5) else "" for h in draw(rng, habits, 2))
+    blocks = [_block(rng, one, stated, 0, mention, described, mine)]
+    if distractors: blocks.append(_other_block(rng, two, key, answer, others, described, theirs))
     passage = [s for b in shuffled(rng, blocks) for s in b]
     question = fill(enquiries[key][1], E=one["description"] if described else one["name"], o=answer[2] or "")
     x = assemble("controlled-qa", [[question], passage], None, lang, split, index, reason, couple=("e", "o"),
@@ -1379,7 +1475,7 @@ def _span_of(question, passage):
     return [found[0], found[-1]]
 
 # %% ../nbs/04_controlled_more.ipynb #c278f125
-_asks = dict(born="born", study="studied", play="plays", keep="keeps", live="lives", move="moved", open="opened",
+_asks = dict(born="born", taught="studied", play="plays", keep="keeps", live="lives", move="moved", open="opened",
              win="won")
 _firsts, _lasts = set(names["she"]+names["he"]), set(names["last"])
 _answers = dict(born=births, studied=None, plays=instruments, keeps=counting, lives=all_cities, moved=careers,
@@ -1406,7 +1502,7 @@ def mentions(words,   # the words of a part
     return out
 
 def _about_whom(people, who):
-    "The mentions of the person asked about, each with where it ends and where that person was introduced"
+    "The mentions of the person asked about, each with its kind, the next mention and where they were introduced"
     current, introduced = set(), {}
     for k, (a, b, kind, text) in enumerate(people):
         if kind == "name" and text not in current: current, introduced = {text}, {text: (a, b)}
@@ -1414,7 +1510,15 @@ def _about_whom(people, who):
             current.add(text)
             introduced[text] = (a, b)
         following = people[k+1][0] if k+1 < len(people) else None
-        if who in current: yield (a, b), text, following, introduced[who]
+        if who in current: yield (a, b), kind, text, following, dict(introduced)
+
+def _bridge(kind, text, who, introduced, low, m):
+    "The words that join a profession, or a surname after a description, to the person; None if they are not there"
+    begin = max(b for _, b in introduced.values())-m+1
+    if kind == "profession":
+        return next(({m+i} for i in range(begin, min(begin+4, len(low))) if low[i] == text.split()[-1]), None)
+    if kind != "surname" or who.split()[-1] == text: return set()
+    return next(({*range(a, b+1)} for name, (a, b) in introduced.items() if name != who and name.endswith(text)), None)
 
 def _same_words(low, wanted, begin, end):
     "Where the words occur first in a range of positions, or None"
@@ -1437,9 +1541,9 @@ def solve_qa(parts, # the words of question and passage, some possibly [MASK]
     verb = next(((i, _asks[w.lower()]) for i, w in enumerate(question) if w.lower() in _asks), None)
     if not asked or not verb: return nothing
     first, last, _, who = asked[0]
-    thing = [i for i in range(verb[0]+1, m) if question[i] not in ("[MASK]", "?", "to", "under")]
+    thing = [i for i in range(max(verb[0], last)+1, m) if question[i] not in ("[MASK]", "?", "to") and i != verb[0]]
     wanted = [question[j].lower() for j in thing]
-    for here, text, following, introduced in _about_whom(mentions(passage, m), who):
+    for here, kind, text, following, introduced in _about_whom(mentions(passage, m), who):
         after = here[1]-m+1
         until = len(passage) if following is None else following-m
         at = next((i for i in range(after, min(after+3, until)) if low[i] == verb[1]), None)
@@ -1447,11 +1551,12 @@ def solve_qa(parts, # the words of question and passage, some possibly [MASK]
         other = _same_words(low, wanted, at+1, at+4) if thing else []
         if other is None: continue
         answer = _answer_after(passage, (other[-1] if other else at)+1, _answers[verb[1]])
-        if answer is None: continue
+        bridge = _bridge(kind, text, who, introduced, low, m)
+        if answer is None or bridge is None: continue
         equal = {((first, last), here)}
-        if text != who: equal.add(((first, last), introduced))
+        if text != who: equal.add(((first, last), introduced[who]))
         if thing: equal.add(((thing[0], thing[-1]), (m+other[0], m+other[-1])))
         start, end = m+answer[0], m+answer[1]
         used = {i for pair in equal for span in pair for i in range(span[0], span[1]+1)}
-        return (start, end), frozenset(used | {verb[0], m+at} | set(range(start, end+1))), frozenset(equal)
+        return (start, end), frozenset(used | bridge | {verb[0], m+at} | set(range(start, end+1))), frozenset(equal)
     return nothing

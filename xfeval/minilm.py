@@ -63,7 +63,8 @@ minilm_recipes = {
         train=[("fever-symmetric", part, None) for part in ("v01_full", "v01_generated", "validation")],
         test=("fever-symmetric", "test", None), max_length=96, lr=1e-4, epochs=2),
     "minilm-movies": dict(
-        base="minilm-sst", labels=("negative", "positive"), train=[("eraser-movies", "train", None)],
+        base="minilm-sst", labels=("negative", "positive"),
+        train=[("imdb", "train", 3000), ("eraser-movies", "train", None)],
         test=("eraser-movies", "validation", None), max_length=256, lr=1e-4, epochs=1),
 }
 

@@ -1554,6 +1554,9 @@ def load_model(name:str,          # a bundled name, a local folder, or (with `hu
         if not hub: raise ValueError(_unknown(name))
         model, tok = _load_folder(str(name), labels, hub=True)
         return Classifier(model, tok, labels, device=device, **{"name": str(name), **kw})
+    if (folder/"teacher.json").is_file():
+        raise ValueError(f"{folder.name} answers questions and has no classes: "
+                         "xfeval.questions.load_qa_teacher loads it")
     card_file = folder/"card.json"
     card = json.loads(card_file.read_text(encoding="utf8")) if card_file.is_file() else {}
     if (folder/"delta.safetensors").is_file(): model, tok = _load_delta(folder, card)

@@ -176,7 +176,7 @@ class Muon(torch.optim.AdamW):
             p.grad = None
         super().step()
 
-_head = "classifier|score|classification_head"
+_head = "classifier|score|classification_head|qa_outputs"
 
 def _hidden(model):
     "The matrices between embeddings and read-out that are trained"
