@@ -1449,18 +1449,27 @@ def save(self:Classifier, folder, # where to
          card:dict|None=None,     # how it was made
         ) -> Path:
     "Write configuration, tokenizer, weights and card"
-    from safetensors.torch import save as to_bytes
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    config = dict(self.model.config.to_dict(), architectures=[type(self.model).__name__])
-    for k in ("_name_or_path", "dtype", "_attn_implementation_autoset"): config.pop(k, None)
     made = {k: getattr(self, k) for k in ("labels", "max_length", "padding_side", "truncation")}
     card = {**getattr(self, "card", {}), **(card or {}), **made}
-    self.tokenizer.save_pretrained(folder)
-    write_whole(folder/"config.json", json.dumps(config, indent=1, sort_keys=True, ensure_ascii=False))
+    folder = _write_model(folder, self.model, self.tokenizer, half)
     write_whole(folder/"card.json", json.dumps(card, indent=1, ensure_ascii=False))
-    write_whole(folder/"model.safetensors", to_bytes(_own_weights(self.model, half), metadata={"format": "pt"}))
     return folder
+
+def _write_model(folder, model, tokenizer, half):
+    "What the Hugging Face library needs to load a model again"
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    config = dict(model.config.to_dict(), architectures=[type(model).__name__])
+    for k in ("_name_or_path", "dtype", "_attn_implementation_autoset"): config.pop(k, None)
+    tokenizer.save_pretrained(folder)
+    write_whole(folder/"config.json", json.dumps(config, indent=1, sort_keys=True, ensure_ascii=False))
+    _write_weights(folder/"model.safetensors", model, half)
+    return folder
+
+def _write_weights(file, module, half):
+    "Weights as safetensors, whole or not at all"
+    from safetensors.torch import save as to_bytes
+    write_whole(file, to_bytes(_own_weights(module, half), metadata={"format": "pt"}))
 
 def _own_weights(model, half):
     "Weights by name; of tied ones only the first"

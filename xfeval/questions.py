@@ -19,7 +19,7 @@ from torch import nn
 
 from .controlled import generate
 from .core import Instance, bundled, check_choice, fingerprint, seed_for, write_whole
-from .models import _own_weights, _package_folder, _quiet, new_tiny
+from .models import _package_folder, _quiet, _write_model, _write_weights, new_tiny
 from .training import _optimiser, _windows, augment, shares
 
 # %% ../nbs/12a_questions.ipynb #900715f7
@@ -208,15 +208,8 @@ class QATeacher:
 
     def save(self, folder, half:bool=False) -> Path:
         "Configuration, tokenizer, weights, read-out and card in a folder"
-        from safetensors.torch import save as to_bytes
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        config = dict(self.model.config.to_dict(), architectures=[type(self.model).__name__])
-        for k in ("_name_or_path", "dtype", "_attn_implementation_autoset"): config.pop(k, None)
-        self.tokenizer.save_pretrained(folder)
-        write_whole(folder/"config.json", json.dumps(config, indent=1, sort_keys=True, ensure_ascii=False))
-        for name, module in (("model", self.model), ("pairs", self.pairs)):
-            write_whole(folder/f"{name}.safetensors", to_bytes(_own_weights(module, half), metadata={"format": "pt"}))
+        folder = _write_model(folder, self.model, self.tokenizer, half)
+        _write_weights(folder/"pairs.safetensors", self.pairs, half)
         card = dict(self.card, max_length=self.max_length)
         write_whole(folder/"teacher.json", json.dumps(card, indent=1, ensure_ascii=False)+"\n")
         return folder
