@@ -184,8 +184,8 @@ def test_wool_is_no_cloth():
     assert products["cloth"] == ("silk", "linen", "cotton")
 
 def test_nobody_is_introduced_twice(data):
-    from xfeval.controlled_more import arrivals, introductions
-    intros = [s.split("|s ")[1].removesuffix(" .") for s in arrivals + introductions]
+    from xfeval.controlled_more import arrivals, introductions, mishaps
+    intros = [s.split("|s ")[1].removesuffix(" .") for s in arrivals + introductions + mishaps]
     seen = 0
     for x in data["controlled-mrc"]:
         met, sentences = set(), x.texts[0].split(". ")
@@ -273,6 +273,44 @@ def test_no_mention_twice_running(data):
     for x in data["controlled-qa"]:
         kinds = [m[2:] for m in mentions(x.parts[1]) if m[2] != "description"]
         assert all(a != b for a, b in zip(kinds, kinds[1:])), x.texts[1]
+
+def test_no_full_name_straight_after_the_surname(data):
+    from xfeval.controlled_more import mentions
+    for x in data["controlled-qa"]:
+        people = [m for m in mentions(x.parts[1]) if m[2] != "description"]
+        assert not any((a[2], b[2]) == ("surname", "name") and b[3].endswith(a[3]) for a, b in zip(people, people[1:]))
+
+def test_what_is_counted_is_gold(data):
+    some = [x for x in data["controlled-qa"] if x.meta["question"] == "animals"]
+    assert some
+    for x in some: assert [x.words[i] for i in sorted(x.gold.tokens)].count("horses") == 2
+    for x in data["controlled-qa"]:
+        if x.meta["question"] == "teacher": assert "under" in {x.words[i] for i in x.gold.tokens}
+    other = [["cats" if k and w == "horses" else w for w in part] for k, part in enumerate(some[0].parts)]
+    assert solve_qa(other)[0] is None
+
+def test_the_pronoun_of_a_fact_is_gold(data):
+    some = [x for x in data["controlled-mrc"] if x.meta["reason"] == "two sentences"]
+    assert some
+    for x in some: assert {"He", "She"} & {x.words[i] for i in x.gold.tokens}, x.texts[0]
+
+def test_nobody_repeats_what_another_did(data):
+    import re
+    for x in data["controlled-mrc"]:
+        said = [re.sub(r"\b(his|her)\b", "", s.split(maxsplit=1)[1]) for s in re.split(r"(?<=\.) ", x.texts[0])]
+        assert len(said) == len(set(said)), x.texts[0]
+
+def test_endings_in_the_order_of_events():
+    from xfeval.controlled_more import closings
+    found = set()
+    for x in generate("controlled-topic", 1500, seed=5):
+        ends = [next((i for i, c in enumerate(closings) if s.lower().startswith(c.split(" {")[0])), None)
+                for s in x.texts[0].split(". ")[2:]]
+        ends = [i for i in ends if i is not None]
+        assert ends == sorted(set(ends)) and not {4, 5} <= set(ends), x.texts[0]
+        assert not (" wrote " in x.texts[0].split(". ")[1] and 7 in ends), x.texts[0]
+        found |= set(ends)
+    assert found == set(range(len(closings)))
 
 def test_what_was_painted_is_gold(data):
     some = [x for x in data["controlled-mrc"] if x.meta["question"] in ("colour", "number")]

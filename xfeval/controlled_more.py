@@ -8,16 +8,16 @@ __all__ = ['names', 'countries', 'continents', 'occupations', 'products', 'goods
            'degrees', 'negators', 'works', 'aspects', 'on_stage', 'expected', 'against', 'along', 'heroes', 'plots',
            'plot_sentences', 'facts_of_film', 'facts_of_an_evening', 'others', 'agents', 'objects', 'topical_verbs',
            'figures', 'anyone', 'shared_verbs', 'manners', 'settings', 'written_settings', 'anything', 'cities', 'days',
-           'calm_headlines', 'open_headlines', 'closings', 'public_closings', 'event_closings', 'residents', 'things',
-           'colours', 'painted', 'spots', 'relatives', 'causes', 'duties', 'animals', 'questions', 'where_phrases',
-           'time_phrases', 'until_phrases', 'manner_phrases', 'scenery', 'openings', 'introductions', 'arrivals',
-           'at_home', 'treatments', 'without_doses', 'controls', 'outcomes', 'increased', 'decreased', 'unchanged',
-           'effects', 'conditions', 'reports', 'background', 'needed', 'methods', 'remarks', 'endings', 'crafts',
-           'title_words', 'instruments', 'houses', 'prizes', 'all_cities', 'births', 'careers', 'enquiries', 'habits',
-           'pick', 'draw', 'shuffled', 'chance', 'fill', 'plain', 'written', 'runs', 'linked', 'truth', 'assemble',
-           'seen', 'hidden', 'marked', 'held_out', 'controlled_fever', 'sentences', 'read_facts', 'solve_fever',
-           'check_corpus', 'controlled_sentiment', 'solve_sentiment', 'controlled_topic', 'solve_topic',
-           'controlled_mrc', 'solve_mrc', 'controlled_evinf', 'solve_evinf', 'controlled_qa', 'mentions', 'solve_qa']
+           'calm_headlines', 'open_headlines', 'closings', 'residents', 'things', 'colours', 'painted', 'spots',
+           'relatives', 'causes', 'duties', 'animals', 'questions', 'where_phrases', 'time_phrases', 'until_phrases',
+           'manner_phrases', 'scenery', 'openings', 'introductions', 'arrivals', 'mishaps', 'at_home', 'treatments',
+           'without_doses', 'controls', 'outcomes', 'increased', 'decreased', 'unchanged', 'effects', 'conditions',
+           'reports', 'background', 'needed', 'methods', 'remarks', 'endings', 'crafts', 'title_words', 'instruments',
+           'houses', 'prizes', 'all_cities', 'births', 'careers', 'enquiries', 'habits', 'pick', 'draw', 'shuffled',
+           'chance', 'fill', 'plain', 'written', 'runs', 'linked', 'truth', 'assemble', 'seen', 'hidden', 'marked',
+           'held_out', 'controlled_fever', 'sentences', 'read_facts', 'solve_fever', 'check_corpus',
+           'controlled_sentiment', 'solve_sentiment', 'controlled_topic', 'solve_topic', 'controlled_mrc', 'solve_mrc',
+           'controlled_evinf', 'solve_evinf', 'controlled_qa', 'mentions', 'solve_qa']
 
 # %% ../nbs/04_controlled_more.ipynb #0077bbe4
 from collections import Counter
@@ -848,8 +848,8 @@ def _topical(words): return tuple(f"the {' '.join(w + '|v' for w in x.split())}"
 def _both_tenses(words): return tuple(tuple(x.split()) for x in words.split(", "))
 
 agents = dict(
-    world=tuple("president ambassador diplomat soldier governor senator refugee minister dictator rebel".split()),
-    sports=tuple("striker goalkeeper coach referee swimmer boxer sprinter midfielder gymnast jockey".split()),
+    world=tuple("lawmaker ambassador diplomat soldier governor senator refugee minister dictator peacekeeper".split()),
+    sports=tuple("footballer goalkeeper coach referee swimmer boxer sprinter midfielder gymnast jockey".split()),
     business=tuple("""banker investor broker accountant economist shareholder retailer auditor exporter
         financier""".split()),
     science=tuple("""astronomer biologist physicist chemist geologist programmer mathematician zoologist inventor
@@ -857,53 +857,54 @@ agents = dict(
 objects = dict(
     world=_topical("peace treaty, border dispute, election, ceasefire, sanctions, hostage crisis, referendum, "
                    "constitution, embassy siege, civil war"),
-    sports=_topical("cup final, penalty kick, league title, marathon, gold medal, tennis match, relay, semifinal, "
+    sports=_topical("cup final, penalty kick, league title, marathon, medal table, tennis match, relay, semifinal, "
                     "stadium, championship"),
-    business=_topical("quarterly profits, merger, interest rate, takeover bid, bankruptcy, dividend, stock market, "
+    business=_topical("housing market, merger, interest rate, takeover bid, bankruptcy, trade deficit, stock market, "
                       "inflation figures, oil price, bank loan"),
-    science=_topical("vaccine, telescope, dinosaur fossil, genetic test, software bug, space probe, computer chip, "
+    science=_topical("vaccine, telescope, dinosaur fossil, human genome, software bug, space probe, ozone layer, "
                      "virus, solar eclipse, satellite"))
 topical_verbs = dict( # two words each, so that masked they look alike
     world=_both_tenses("counts counted votes, helps helped refugees, demands demanded democracy, "
                        "condemns condemned terrorism"),
     sports=_both_tenses("plays played tennis, plays played football, lifts lifted weights, practises practised judo"),
-    business=_both_tenses("trades traded stocks, buys bought shares, sells sold bonds, imports imported goods"),
+    business=_both_tenses("trades traded stocks, buys bought shares, sells sold bonds, imports imported coffee"),
     science=_both_tenses("solves solved equations, studies studied bacteria, tests tested software, "
                          "observes observed stars"))
 figures = dict( # sentences of their own, true of any news
     world=("it led to a war of words on the radio", "an army of photographers covered the story",
            "the mayor , like a true diplomat , made no comment"),
-    sports=("on the radio , the debate about it was a marathon",
+    sports=("the radio debate that followed was a marathon",
             "some newspapers jumped the gun and printed false details",
             "a radio presenter kept the ball rolling and asked for more opinions"),
     business=("the local paper made capital out of the story", "the newspapers cashed in on the story",
-              "curiosity about it rose like a share price"),
+              "interest in the story rose like a share price"),
     science=("the news spread at the speed of light", "the newspapers put every detail under the microscope",
              "the local paper followed the story with laser focus"))
 anyone = tuple("baker teacher student gardener librarian nurse plumber pensioner reporter tourist".split())
 shared_verbs = [(" ".join([now, *link]), " ".join([past, *link])) for now, past, *link in _both_tenses(
     "talks talked about, comments commented on, writes wrote about, answers answered questions about, "
-    "raises raised questions about, speculates speculated about, complains complained about, jokes joked about, "
+    "raises raised questions about, reflects reflected on, complains complained about, jokes joked about, "
     "speaks spoke about")]
 _for_long = "votes refugees tennis football weights judo stocks equations bacteria software stars"
 _at_any_time = "votes refugees tennis football weights judo stocks shares bonds equations bacteria software"
 manners = {"for hours": _for_long, "until midnight": _for_long, # what the deeds are done to that they fit
            "all day long": _for_long.removesuffix(" stars"), "before breakfast": _at_any_time,
-           "for the first time": f"{_at_any_time} democracy terrorism goods stars",
-           "in a crowded hall": "votes democracy terrorism tennis weights judo shares bonds equations software",
-           "with a few friends": "refugees democracy tennis football judo shares goods bacteria software stars"}
-settings = ("in an interview", "at a press conference", "at a public meeting", "outside the town hall")
+           "for the first time": f"{_at_any_time} democracy terrorism coffee stars",
+           "in a crowded hall": "votes democracy terrorism tennis weights judo bonds equations software",
+           "with a few friends": "democracy tennis football judo shares bacteria software stars"}
+settings = ("in an interview", "at a press conference", "at a public meeting", "on television")
 written_settings = ("in a letter to the local paper", "in a magazine", "on a website")
 anything = ("the street festival", "the parade", "the open letter", "the new timetable", "the jazz concert",
-            "the latest rumours", "the flower show", "the new bus line", "the old photographs", "the summer holidays")
+            "the latest rumours", "the flower show", "the new bus line", "the local museum", "the summer holidays")
 cities = "Oslo Lisbon Nairobi Denver Kyoto Toronto Madrid Lima Dublin Cairo Seoul Vienna".split()
 days = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 calm_headlines = ("news from {C}", "{C} in the news again", "what happened in {C} on {D}") # of deeds
 open_headlines = ("debate about {O} in {C}", "new questions about {O} in {C}", "{C} discusses {O}") # of speeches
-closings = ("more details are expected on {D}", "local radio was the first to report it",
-            "the story was on the front page of the local paper", "many readers wrote letters about it")
-public_closings = ("pictures were shown on television", "a statement was sent to all newspapers") # after a speech
-event_closings = ("about two hundred people came to watch", "the event had been planned for months")
+closings = ( # in this order
+    "the event had been planned for months", "about two hundred people came to watch",
+    "about two hundred people came to listen", "pictures were shown on television", "a statement was sent to the press",
+    "local radio was the first to report the story", "the story was on the front page of the local paper",
+    "many readers wrote letters about it", "more details are expected on {D}")
 
 # %% ../nbs/04_controlled_more.ipynb #c3ecae9e
 def _background(rng):
@@ -922,20 +923,26 @@ def _event(rng, label, core):
     what = pick(rng, objects[label] if "object" in core else anything)
     return who, now, past, what, pick(rng, written_settings if now.startswith("writes") else settings)
 
-def _subject(rng, who, core, city, known):
-    "Who, in the lead: *the*, possibly with a town, where the headline has told, else as somebody new"
+def _subject(rng, who, core, known):
+    "Who, in the lead: *the* where the headline has told, else somebody new"
     if "agent" in core: return f"the {who}" if known else f"{pick(rng, ['a young', 'a famous'])} {who}"
-    home = f"from {city}" if who != "tourist" and chance(rng, .5) else ""
-    return f"{'the' if known else 'a'} {who} {home}"
+    if known: return f"the {who}"
+    return f"a local {who}" if who != "tourist" and chance(rng, .5) else f"a {who}"
 
 def _fitting_closings(core, past, how):
     "How a text may end, by what was done (never by a topical verb): people come only to a hall or a meeting"
-    if core == "verb":
-        event = event_closings if "hall" in how else ()
-        return (*closings, public_closings[0], *event)
-    if past.split()[0] not in ("talked", "spoke", "commented", "answered"): return closings
-    heard = "meeting" in how
-    return (*closings, *public_closings, *(("about two hundred people came to listen",) if heard else ()))
+    watched, heard = "hall" in how, "meeting" in how
+    public = past.split()[0] in ("talked", "spoke", "commented", "answered")
+    odd = {"event": not watched, "watch": not watched, "listen": not (public and heard), "press": not public,
+           "television": not (core == "verb" or public) or "television" in how, "letters": past.startswith("wrote")}
+    return [c for c in closings if not any(wrong and word in c.split() for word, wrong in odd.items())]
+
+def _ending(rng, core, past, how, most):
+    "Up to two closings in the order of events; who sends a statement needs no radio to report it"
+    fitting = _fitting_closings(core, past, how)
+    while True:
+        out = sorted(draw(rng, fitting, min(int(rng.integers(0, 3)), most)), key=closings.index)
+        if not {closings[4], closings[5]} <= set(out): return out
 
 def _times(core, day, headline):
     "When it happened: as the headline says; a deed at a certain time"
@@ -956,8 +963,8 @@ def controlled_topic(rng, lang, split, index, distractors=3):
     headline = headline.replace("{C}", city).replace("{D}", day).replace("{O}", shortly)
     aside = f", {_background(rng)} ," if reason == "background" else ""
     when = pick(rng, _times(core, day, headline))
-    lead = f"{_subject(rng, who, core, city, known)} {aside} {past} {what} {how} {when} ."
-    more = draw(rng, _fitting_closings(core, past, how), min(int(rng.integers(0, 3)), distractors))
+    lead = f"{_subject(rng, who, core, known)} {aside} {past} {what} {how} {when} ."
+    more = _ending(rng, core, past, how, distractors)
     if reason == "figure of speech": more.insert(0, pick(rng, figures[pick(rng, list(figures))]))
     later = pick(rng, [d for d in days if d != day])
     more = [plain(fill(s.replace("{D}", later)+" .")) for s in more]
@@ -996,13 +1003,13 @@ residents = dict(
         Ursula Wanda""".split(),
     he="""Aron Bruno Cyril Dennis Edgar Frank Gregor Hugo Igor Jacob Kevin Leo Max Otto Philip Ralph Stefan Tom Victor
         Walter""".split())
-things = """lamp kettle chair mirror clock vase basket carpet drum ladder bottle blanket guitar helmet pillow
+things = """lamp kettle chair mirror clock vase basket carpet drum ladder scarf blanket guitar helmet pillow
     teapot""".split()
 colours = "red blue green yellow white black brown pink grey purple".split()
 painted = "door fence gate boat shed bench wall roof".split()
 spots = "harbour library bakery museum station park castle market school beach theatre chapel".split()
-relatives = "uncle aunt cousin grandmother teacher dentist doctor lawyer tailor barber".split()
-causes = "headache storm flood cold fever strike toothache cough".split()
+relatives = "uncle aunt cousin grandmother teacher dentist doctor lawyer tailor neighbour".split()
+causes = "headache delivery rash cold fever strike toothache cough".split()
 duties = [("lock", "gate"), ("feed", "cat"), ("water", "roses"), ("close", "window"), ("answer", "letter"),
           ("clean", "stove"), ("pay", "bill"), ("call", "plumber")]
 animals = "fish rabbits crabs beetles frogs pigeons".split()
@@ -1029,9 +1036,9 @@ scenery = ["the town lies between two hills and is best known for its narrow str
            "an orchestra from the next valley gave a free concert",
            "the baker sold more bread than in any previous week", "two buses broke down on the steep road to the lake",
            "the newspaper printed a long report with many pictures",
-           "in the evening , lanterns were hung between the houses",
+           "every evening , lanterns were hung between the houses",
            "a group of tourists asked the way to the waterfall",
-           "the old cinema showed a silent movie at half price", "nobody could say who had built the wooden stage",
+           "the old cinema showed a silent movie at half price", "nobody could say who had built the old bridge",
            "the bells rang every hour , as they always do",
            "some farmers offered honey and cheese from small wooden carts",
            "a photographer took pictures of the crowd from a balcony",
@@ -1039,12 +1046,13 @@ scenery = ["the town lies between two hills and is best known for its narrow str
 openings = ["it was a busy week in {T}", "few weeks in {T} were as lively as this one",
             "the annual festival brought many people to {T}", "this is what happened in {T} last week"]
 introductions = [f"{{S}}|s {w} ." for w in ( # each at most once in a document
-    "had little time", "had slept badly", "had got up early", "had a day off", "was in a good mood",
-    "was a little tired", "was in no hurry", "had made other plans", "had not told anybody", "was alone that day",
-    "had a lot to do")]
+    "had slept badly", "had got up early", "had a day off", "was in a good mood", "was a little tired",
+    "was in no hurry", "was bored", "was on holiday", "had just turned forty", "had not told anybody")]
 arrivals = [f"{{S}}|s {w} ." for w in (
     "had been away for months", "had not been expected so soon", "has relatives in town", "lives in another valley",
-    "had not written for weeks", "had never been to the festival")]
+    "had not written for weeks", "had never been to this part of the country")]
+mishaps = [f"{{S}}|s {w} ." for w in ( # before a reason to stay at home
+    "had a bad week", "was unlucky", "had been looking forward to the week")]
 at_home = ("cause", "colour", "duty") # who stays at home goes nowhere
 
 # %% ../nbs/04_controlled_more.ipynb #60aa8c64
@@ -1055,26 +1063,33 @@ def _extra(rng, kind):
     if kind == "duty": return "{}|k the {}|k".format(*pick(rng, duties))
     return ""
 
-def _fact(rng, kind, who, poss, value, extra, pronoun=None, unused=None):
-    "One or two sentences that state a fact, the second one with a pronoun if asked for; `unused`: introductions left"
-    said = questions[kind][1]+" ."
-    slots = dict(v=value, x=extra, poss=poss, place=pick(rng, where_phrases), time=pick(rng, time_phrases),
-                 manner=pick(rng, manner_phrases), until=pick(rng, until_phrases))
-    left = pronoun and unused["day" if kind == "day" else "other"]
-    if not left: return [fill(said, S=who, **slots)]
-    before = fill(left.pop(), S=who)
-    return [before, [(w, "" if r == "s" else r) for w, r in fill(said, S=pronoun, **slots)]]
+def _fact(rng, kind, who, poss, value, extra):
+    "A sentence that states a fact"
+    return fill(questions[kind][1]+" .", S=who, v=value, x=extra, poss=poss, place=pick(rng, where_phrases),
+                time=pick(rng, time_phrases), manner=pick(rng, manner_phrases), until=pick(rng, until_phrases))
+
+def _introduced(fact, kind, pronoun, unused):
+    "Two sentences: the person is introduced, then the fact is told with a pronoun; `unused`: introductions left"
+    left = unused[kind if kind in unused else "other"]
+    if not left: return [fact]
+    (who, role), *rest = fact
+    return [fill(left.pop(), S=who), [(pronoun, role), *rest]]
+
+def _predicate(fact): return tuple(w for w, _ in fact[1:] if w not in ("his", "her"))
 
 def _also(rng, kind):
     "Another kind of fact about the same person: nobody both stays at home and goes somewhere"
     return pick(rng, [k for k in questions if k != kind and ("cause" not in (k, kind) or {k, kind} <= set(at_home))])
 
-def _about_person(rng, kind, person, value=None, avoid=None, unused=None):
-    "A fact about somebody else, or a second fact, which does not introduce the person again (no `unused`)"
+def _about_person(rng, kind, person, told, value=None, avoid=None, unused=None):
+    "A fact not `told` yet, about somebody else or (no `unused`) about a person who needs no introduction"
     who, pronoun, poss = person
-    value = value or pick(rng, [v for v in questions[kind][0] if v != avoid or kind == "duty"])
-    extra = _extra(rng, kind)
-    return _fact(rng, kind, who, poss, value, extra, pronoun if unused and chance(rng, .2) else None, unused)
+    values = [value] if value else [v for v in questions[kind][0] if v != avoid or kind == "duty"]
+    for _ in range(20): # two people did not do the same in the same words
+        fact = _fact(rng, kind, who, poss, pick(rng, values), _extra(rng, kind))
+        if _predicate(fact) not in told: break
+    told.add(_predicate(fact))
+    return _introduced(fact, kind, pronoun, unused) if unused and chance(rng, .2) else [fact]
 
 def _length(blocks): return sum(len(s) for b in blocks for s in b)
 
@@ -1087,15 +1102,15 @@ def _introduced_first(blocks):
     return out
 
 def _with_pronouns_of(blocks, pronouns):
-    "*He* or *she* where the block before is about the same person, whose name there is then what counts"
+    "*He* or *she* where the block before is about the same person, whose name there then counts too"
     for one, two in zip(blocks, blocks[1:]):
         (name, role), *rest = two[0]
         if name != one[0][0][0] or name not in pronouns: continue
-        two[0] = [(pronouns[name], ""), *rest]
+        two[0] = [(pronouns[name], role), *rest]
         one[0] = [(name, one[0][0][1] or role), *one[0][1:]]
     return blocks
 
-def _neighbours(rng, kind, people, claimed, echo, size, budget, distractors, unused):
+def _neighbours(rng, kind, people, claimed, echo, size, budget, distractors, told, unused):
     "Facts about other people; the first one may have the claimed value (`echo`)"
     blocks = []
     for i, person in enumerate(people):
@@ -1104,10 +1119,10 @@ def _neighbours(rng, kind, people, claimed, echo, size, budget, distractors, unu
         k1 = kind if i < 3 else pick(rng, list(questions))
         k2 = _also(rng, k1)
         value = claimed if i == 0 and echo else None
-        blocks.append(_about_person(rng, k1, person, value, claimed if kind == k1 else None, unused))
+        blocks.append(_about_person(rng, k1, person, told, value, claimed if kind == k1 else None, unused))
         if chance(rng, .3):
             avoid = claimed if kind == k2 else None
-            blocks.append(_about_person(rng, k2, person, avoid=avoid))
+            blocks.append(_about_person(rng, k2, person, told, avoid=avoid))
     return blocks
 
 # %% ../nbs/04_controlled_more.ipynb #5288468d
@@ -1123,14 +1138,15 @@ def controlled_mrc(rng, lang, split, index, distractors=None):
     claimed, other = draw(rng, values, 2)
     two, echo = chance(rng, .3), chance(rng, .5)
     value = claimed if label == "true" else other
-    unused = dict(day=shuffled(rng, arrivals), other=shuffled(rng, introductions))
-    fact = _fact(rng, kind, who, poss, value, extra, pronoun if two else None, unused)
-    rest = []
+    unused = dict(day=shuffled(rng, arrivals), cause=shuffled(rng, mishaps), other=shuffled(rng, introductions))
+    fact = _fact(rng, kind, who, poss, value, extra)
+    told, rest = {_predicate(fact)}, []
+    fact = _introduced(fact, kind, pronoun, unused) if two else [fact]
     if chance(rng, .5):
-        rest.append(_about_person(rng, _also(rng, kind), people[0]))
+        rest.append(_about_person(rng, _also(rng, kind), people[0], told))
     budget = int(rng.integers(165, 271)) if distractors is None else 0
     rest += _neighbours(rng, kind, people[1:], claimed, echo, _length([fact] + rest), budget, distractors,
-                        unused)
+                        told, unused)
     blocks = [fact] + [[plain(s) for s in b] for b in rest]
     for s in shuffled(rng, scenery):
         if _length(blocks) >= budget: break
@@ -1159,13 +1175,17 @@ def _first_of(words, i, document):
     "Where one of the words first occurs soon after position `i`, or None"
     return next((j for j in range(i+1, min(i+10, len(document))) if document[j] in words), None)
 
+def _subject_of(document, at, i):
+    "Where the subject of the verb at `i` stands: a pronoun and the name it stands for, or the name alone"
+    return {at, i-1} if document[i-1] in ("He", "She") else {at}
+
 def _solve_value(document, who, verb, values, answer, thing=None):
     "The first value after the verb, against the candidate; `thing`: what was painted or caught"
     for i, w, at, owner in _last_names(document):
         if owner != who or w != verb: continue
         j, k = _first_of(values, i, document), _first_of({thing}, i, document) if thing else i
         if None in (j, k): continue
-        return ("true" if document[j].lower() == answer[-1] else "false"), frozenset((at, i, j, k))
+        return ("true" if document[j].lower() == answer[-1] else "false"), frozenset(_subject_of(document, at, i) | {i, j, k})
     return None, frozenset()
 
 def _solve_duty(document, who, duty, answer):
@@ -1173,8 +1193,8 @@ def _solve_duty(document, who, duty, answer):
     for i, w, at, owner in _last_names(document):
         if owner != who or w not in ("remembered", "forgot"): continue
         if all(x in ("[MASK]", y) for x, y in zip(document[i+2:], duty)):
-            task = {i+2+k for k, x in enumerate(duty) if x != "the"}
-            return ("true" if (w == "remembered") == (answer == ["yes"]) else "false"), frozenset({at, i} | task)
+            used = _subject_of(document, at, i) | {i} | {i+2+k for k, x in enumerate(duty) if x != "the"}
+            return ("true" if (w == "remembered") == (answer == ["yes"]) else "false"), frozenset(used)
     return None, frozenset()
 
 def solve_mrc(parts, # the words of document and query, those of the document possibly [MASK]
@@ -1365,9 +1385,9 @@ all_cities = [c for cs in countries.values() for c in cs]
 births, careers = [str(y) for y in range(1941, 1966)], [str(y) for y in range(1986, 2003)]
 enquiries = dict( # how the passage says it, how the question asks, the values, the other thing mentioned
     birth=("{S} was born|k in {v}|a", "when was {E}|e born|k ?", births, None),
-    teacher=("{S} studied|k under {v}|a", "who taught|k {E}|e ?", None, None),
+    teacher=("{S} studied|k under|k {v}|a", "who taught|k {E}|e ?", None, None),
     instrument=("{S} plays|k the {v}|a", "which instrument does {E}|e play|k ?", instruments, None),
-    animals=("{S} keeps|k {v}|a horses", "how many horses does {E}|e keep|k ?", counting, None),
+    animals=("{S} keeps|k {v}|a horses|k", "how many horses|k does {E}|e keep|k ?", counting, None),
     home=("{S} lives|k in {v}|a", "where does {E}|e live|k ?", all_cities, None),
     move=("{S} moved|k to {o}|o in {v}|a", "when did {E}|e move|k to {o}|o ?", careers, all_cities),
     house=("{S} opened|k {o}|o in {v}|a", "where did {E}|e open|k {o}|o ?", all_cities, houses),
@@ -1421,10 +1441,10 @@ def _told(rng, stated, decisive, mention, filler):
         if not at_once and all(a[0] != b[0] for a, b in zip(said, said[1:])): return said
 
 def _mentions_of(rng, free, decides, mention):
-    "A form of mention per sentence, never the same twice running"
+    "A form of mention per sentence, never the same twice running, and no full name straight after the surname"
     while True:
         out = [mention if d else pick(rng, free) for d in decides]
-        if len(out) == 1 or all(a != b for a, b in zip(["name", *out], out)): return out
+        if len(out) == 1 or all(a != b and (a, b) != ("surname", "name") for a, b in zip(["name", *out], out)): return out
 
 def _block(rng, person, stated, decisive, mention, described, filler):
     "The sentences about one person; `decisive` is the position of the fact that answers, or None; `filler`: a habit"
@@ -1531,6 +1551,12 @@ def _answer_after(passage, begin, values):
         if values is None and passage[i] in _firsts: return i, i+1
         if values is not None and passage[i] in values: return i, i
 
+def _counted(question, low, answer, m):
+    "The words that say what is counted, if that is asked; None if the passage counts something else"
+    asked = {i for i, w in enumerate(question) if w.lower() == "horses"}
+    if not asked or answer is None: return asked
+    return asked | {m+answer[1]+1} if low[answer[1]+1:answer[1]+2] == ["horses"] else None
+
 # %% ../nbs/04_controlled_more.ipynb #8826de1b
 def solve_qa(parts, # the words of question and passage, some possibly [MASK]
             ) -> tuple: # answer (start, end), indices of the deciding words, equalities
@@ -1552,11 +1578,13 @@ def solve_qa(parts, # the words of question and passage, some possibly [MASK]
         if other is None: continue
         answer = _answer_after(passage, (other[-1] if other else at)+1, _answers[verb[1]])
         bridge = _bridge(kind, text, who, introduced, low, m)
-        if answer is None or bridge is None: continue
+        counted = _counted(question, low, answer, m)
+        if None in (answer, bridge, counted): continue
         equal = {((first, last), here)}
         if text != who: equal.add(((first, last), introduced[who]))
         if thing: equal.add(((thing[0], thing[-1]), (m+other[0], m+other[-1])))
         start, end = m+answer[0], m+answer[1]
+        said = {m+at, m+at+1} if low[at+1] == "under" else {m+at}
         used = {i for pair in equal for span in pair for i in range(span[0], span[1]+1)}
-        return (start, end), frozenset(used | bridge | {verb[0], m+at} | set(range(start, end+1))), frozenset(equal)
+        return (start, end), frozenset({*used, *bridge, *counted, *said, verb[0], *range(start, end+1)}), frozenset(equal)
     return nothing
