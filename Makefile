@@ -9,7 +9,7 @@ JOBS    ?=
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: setup results test lab bench soak docs notebooks clean
+.PHONY: setup results test lab bench soak docs notebooks execute clean
 
 setup: $(READY)
 
@@ -42,6 +42,9 @@ docs: $(READY)  ## a site to browse, in _docs
 
 notebooks: $(READY)  ## after editing notebooks: export the library, clean, regenerate the README
 	@$(BIN)/nbdev_export && $(BIN)/nbdev_clean && $(BIN)/python -m xfeval.docs --readme
+
+execute: $(READY)  ## ONLY=12_: run the library's notebooks and the tutorials again and keep their outputs
+	@$(BIN)/python -m xfeval.docs --execute $(ONLY)
 
 clean:
 	rm -rf .venv _docs _proc build dist *.egg-info

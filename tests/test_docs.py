@@ -128,3 +128,29 @@ def test_map_lists_tables_and_figures_only(tmp_path, monkeypatch):
         (tmp_path/"figures"/f).write_text("")
     monkeypatch.setattr(docs, "root", tmp_path)
     assert docs._made() == {"p_table01", "p_figure01"}
+
+
+def small_notebook(path, *sources):
+    new = nbformat.v4
+    spec = dict(name="python3", display_name="python3", language="python")
+    nbformat.write(new.new_notebook(cells=[new.new_code_cell(s) for s in sources], metadata=dict(kernelspec=spec)), path)
+    return path
+
+
+def test_notebooks_are_executed_in_place(tmp_path, monkeypatch, capsys):
+    "New outputs, cells marked eval: false untouched, a failing notebook left as it was"
+    good = small_notebook(tmp_path/"good.ipynb", "#| eval: false\n1/0", "6*7")
+    bad = small_notebook(tmp_path/"bad.ipynb", "1/0")
+    before = bad.read_text()
+    monkeypatch.setattr(docs, "lessons", lambda only: [good, bad])
+    assert docs.main(["--execute"]) == 1
+    still, ran = nbformat.read(good, 4).cells
+    assert (still.outputs, still.metadata) == ([], {}) and ran.outputs[0].data["text/plain"] == "42"
+    assert bad.read_text() == before and ran.execution_count is None
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "good: done" and said[1].startswith("bad: failed, ZeroDivisionError")
+
+
+def test_lessons_are_named_by_a_part():
+    assert [p.stem for p in docs.lessons("12_")] == ["12_embedded"] and docs.lessons()[-1].stem == "index"
+    with pytest.raises(ValueError, match="'99_'.*00_core"): docs.lessons("99_")

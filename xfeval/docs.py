@@ -4,16 +4,18 @@
 
 # %% auto #0
 __all__ = ['root', 'readme', 'write_readme', 'formula_svg', 'with_formulas', 'title_and_summary', 'notebook_html', 'result_map',
-           'public_names', 'modules', 'undocumented', 'api_html', 'build_site', 'broken_links', 'main']
+           'public_names', 'modules', 'undocumented', 'api_html', 'build_site', 'execute_notebook', 'lessons',
+           'broken_links', 'main']
 
 # %% ../nbs/44_docs.ipynb #6a0503e0
-import argparse, ast, html, re, sys
+import argparse, ast, html, os, re, subprocess, sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import nbformat
 
 from .core import bundled, write_whole
+from .run import _quiet
 
 # %% ../nbs/44_docs.ipynb #0459e076
 root = bundled().parent
@@ -421,6 +423,47 @@ def build_site(out=None) -> Path: # the site's index page
         if now != was: write_whole(p, now)
     return out/"index.html"
 
+# %% ../nbs/44_docs.ipynb #51e89b06
+_asleep = "skip-execution" # the tag of cells that are not run
+
+def execute_notebook(path, threads:int=1) -> Path: # the same path
+    "Run a notebook and keep its new outputs"
+    from nbclient import NotebookClient
+    from nbdev.clean import nbdev_clean
+    path = Path(path)
+    nb = nbformat.read(path, 4)
+    still = [c for c in nb.cells if _marked(c, r"eval:\s*false")]
+    for c in still: c.metadata["tags"] = [*c.metadata.get("tags", []), _asleep]
+    client = NotebookClient(nb, timeout=None, record_timing=False, skip_cells_with_tag=_asleep,
+                            resources=dict(metadata=dict(path=str(path.parent))))
+    client.execute(env={**os.environ, **_quiet, "OMP_NUM_THREADS": str(threads)})
+    for c in still:
+        c.metadata["tags"].remove(_asleep)
+        if not c.metadata["tags"]: del c.metadata["tags"]
+    write_whole(path, nbformat.writes(nb) + "\n")
+    nbdev_clean(str(path))
+    return path
+
+def lessons(only:str="") -> list: # paths
+    "Notebooks that are not result notebooks, those whose name contains `only`; the README's comes last"
+    nbs = root/"nbs"
+    found = [*sorted(nbs.glob("[0-9]*.ipynb")), *sorted((nbs/"tutorials").glob("*.ipynb")),
+             nbs/"guide.ipynb", nbs/"index.ipynb"]
+    chosen = [p for p in found if only in p.stem]
+    if chosen: return chosen
+    raise ValueError(f"no notebook's name contains {only!r}: there are {', '.join(p.stem for p in found)}")
+
+def _execute_all(only, jobs):
+    "Run the lessons, `jobs` at a time; returns how many failed"
+    from concurrent.futures import ThreadPoolExecutor
+    def one(path):
+        call = [sys.executable, "-c", f"from xfeval.docs import execute_notebook as e; e({str(path)!r})"]
+        r = subprocess.run(call, capture_output=True, text=True)
+        said = re.sub(r"\x1b\[\d+m", "", r.stderr).strip().splitlines() or ["stopped"]
+        print(f"{path.stem}: {'failed, ' + said[-1] if r.returncode else 'done'}", flush=True)
+        return r.returncode != 0
+    with ThreadPoolExecutor(jobs) as pool: return sum(pool.map(one, lessons(only)))
+
 # %% ../nbs/44_docs.ipynb #214b0efe
 class _Addresses(HTMLParser):
     "What the tags of a page point to"
@@ -444,7 +487,12 @@ def main(argv=None) -> int:
     "`python -m xfeval.docs`"
     p = argparse.ArgumentParser(prog="xfeval.docs")
     p.add_argument("--readme", action="store_true", help="only write README.md")
-    if p.parse_args(argv).readme: print(f"wrote {write_readme().name}")
+    p.add_argument("--execute", metavar="NAME", nargs="?", const="",
+                   help="only run the notebooks whose name contains NAME, all if none is given")
+    p.add_argument("--jobs", type=int, default=2, help="notebooks at a time")
+    a = p.parse_args(argv)
+    if a.execute is not None: return int(_execute_all(a.execute, a.jobs) > 0)
+    if a.readme: print(f"wrote {write_readme().name}")
     else: print(f"wrote {build_site().relative_to(root)}")
     return 0
 
