@@ -8,7 +8,7 @@ import torch
 import xfeval.models
 from xfeval.core import Gold, Instance
 from xfeval.models import load_model, new_tiny, value_of
-from xfeval.training import Muon, accuracy, augment, fit, save_delta, shares, tabulate, _optimiser, _slice, _windows
+from xfeval.training import Muon, accuracy, augment, fit, save_delta, shares, tabulate, _Course, _may_shorten, _optimiser, _slice, _windows
 
 torch.set_num_threads(1)
 LABELS = ["same", "other"]
@@ -173,6 +173,31 @@ def _alone(block, at, lr, peer=None):
         p.grad = torch.randn(48, 16, generator=torch.Generator().manual_seed(k))[at:at+16].clone()
         opt.step()
     return p
+
+
+@pytest.mark.parametrize("arch", ["bert", "roberta", "distilbert", "bart"])
+def test_training_on_what_the_head_reads_has_the_gradients_of_the_whole(arch):
+    c, grads = tiny(arch), {}
+    assert _may_shorten(c)
+    b = _slice(c, tabulate(c, TRAIN[:40]), np.arange(40))
+    for short in (False, True):
+        c.model.zero_grad(set_to_none=True)
+        course = _Course(c, None, {}, ("mask",), None, [], 1., short=short)
+        torch.nn.functional.cross_entropy(course._logits(b), torch.zeros(40, dtype=torch.long)).backward()
+        grads[short] = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in c.model.named_parameters()}
+    largest = max(g.abs().max() for g in grads[False].values())
+    assert largest > 1e-3
+    for n, g in grads[False].items(): assert (g - grads[True][n]).abs().max() < 1e-4*largest, n
+
+
+def test_dropout_or_a_listener_keeps_the_last_layer_whole():
+    c = tiny()
+    hook = c.layers[0].register_forward_hook(lambda *a: None)
+    assert not _may_shorten(c)
+    hook.remove()
+    assert _may_shorten(c)
+    c.model.config.hidden_dropout_prob = .1
+    assert not _may_shorten(c)
 
 
 @pytest.mark.parametrize("arch", ["bert", "bart", "gpt2"])

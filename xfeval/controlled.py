@@ -8,7 +8,7 @@ __all__ = ['corpora', 'splits', 'adults', 'fruit_eaters', 'house_animals', 'noun
            'controlled_nli', 'controlled_xnli']
 
 # %% ../nbs/03_controlled.ipynb #d00cb5a4
-import importlib
+import contextlib, gc, importlib
 from functools import lru_cache
 
 import numpy as np
@@ -24,6 +24,15 @@ def _named(x, id):
     "The same instance with an id; a fresh one may still be named in place, which is much cheaper than a copy"
     object.__setattr__(x, "id", id)
     return x
+
+@contextlib.contextmanager
+def _uncollected():
+    "No search for cyclic garbage, of which a growing list of texts leaves none"
+    on = gc.isenabled()
+    gc.disable()
+    try: yield
+    finally:
+        if on: gc.enable()
 
 def generate(name:str,         # a registered corpus
              n:int,            # how many instances
@@ -43,7 +52,7 @@ def generate(name:str,         # a registered corpus
     def make(i):
         rng = np.random.default_rng(seed_for(seed, name, split, i))
         return _named(fn(rng, lang, split, i, **options), f"{name}-{split}-{seed}-{i}")
-    return [make(i) for i in range(n)]
+    with _uncollected(): return [make(i) for i in range(n)]
 
 # %% ../nbs/03_controlled.ipynb #0de8f2af
 @lru_cache(None)

@@ -1185,7 +1185,8 @@ def _solve_value(document, who, verb, values, answer, thing=None):
         if owner != who or w != verb: continue
         j, k = _first_of(values, i, document), _first_of({thing}, i, document) if thing else i
         if None in (j, k): continue
-        return ("true" if document[j].lower() == answer[-1] else "false"), frozenset(_subject_of(document, at, i) | {i, j, k})
+        label = "true" if document[j].lower() == answer[-1] else "false"
+        return label, frozenset(_subject_of(document, at, i) | {i, j, k})
     return None, frozenset()
 
 def _solve_duty(document, who, duty, answer):
@@ -1444,7 +1445,8 @@ def _mentions_of(rng, free, decides, mention):
     "A form of mention per sentence, never the same twice running, and no full name straight after the surname"
     while True:
         out = [mention if d else pick(rng, free) for d in decides]
-        if len(out) == 1 or all(a != b and (a, b) != ("surname", "name") for a, b in zip(["name", *out], out)): return out
+        steps = list(zip(["name", *out], out))
+        if len(out) == 1 or all(a != b and (a, b) != ("surname", "name") for a, b in steps): return out
 
 def _block(rng, person, stated, decisive, mention, described, filler):
     "The sentences about one person; `decisive` is the position of the fact that answers, or None; `filler`: a habit"
@@ -1586,5 +1588,6 @@ def solve_qa(parts, # the words of question and passage, some possibly [MASK]
         start, end = m+answer[0], m+answer[1]
         said = {m+at, m+at+1} if low[at+1] == "under" else {m+at}
         used = {i for pair in equal for span in pair for i in range(span[0], span[1]+1)}
-        return (start, end), frozenset({*used, *bridge, *counted, *said, verb[0], *range(start, end+1)}), frozenset(equal)
+        gold = {*used, *bridge, *counted, *said, verb[0], *range(start, end+1)}
+        return (start, end), frozenset(gold), frozenset(equal)
     return nothing

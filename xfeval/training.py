@@ -7,6 +7,7 @@ __all__ = ['optimisers', 'Table', 'tabulate', 'shares', 'augment', 'accuracy', '
 
 # %% ../nbs/10a_training.ipynb #6523c200
 import json, math, re, time
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import torch
 from torch import nn
 
 from .core import Instance, check_choice, fingerprint, write_whole
-from .models import Classifier, _load_base, _padded_rows, _per_sub_word
+from .models import Classifier, _load_base, _padded_rows, _per_sub_word, _watched
 
 # %% ../nbs/10a_training.ipynb #43a5e888
 @dataclass
@@ -138,14 +139,13 @@ def _freeze(model, patterns):
         for p in hit: p.requires_grad_(False)
 
 # %% ../nbs/10a_training.ipynb #0f7b9ca4
-def _rotation(g, steps=5):
-    "The matrix with all its singular values brought close to 1, by Newton-Schulz iterations"
-    tall = g.shape[0] > g.shape[1]
-    x = (g.T if tall else g)/(g.norm() + 1e-7)
+def _rotation(x, steps=5): # (matrices, rows, columns), no more rows than columns
+    "Each matrix with all its singular values brought close to 1, by Newton-Schulz iterations"
+    x = x/(x.norm(dim=(1, 2), keepdim=True) + 1e-7)
     for _ in range(steps):
-        a = x @ x.T
-        x = torch.addmm(x, torch.addmm(a, a, a, beta=-4.775, alpha=2.0315), x, beta=3.4445)
-    return x.T if tall else x
+        a = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(a, a, a, beta=-4.775, alpha=2.0315), x, beta=3.4445)
+    return x
 
 def _squares(g):
     "Queries, keys and values that are stored as one matrix, apart; any other matrix whole"
@@ -165,15 +165,19 @@ class Muon(torch.optim.AdamW):
     @torch.no_grad()
     def step(self):
         "One step; the gradients of the matrices are used up"
-        group = self.param_groups[0]
+        group, alike = self.param_groups[0], defaultdict(list) # matrices of one shape are turned together
         lr, decay = group["lr"], group["weight_decay"]
         for p, average in zip(group["params"], self.averages):
             if p.grad is None: continue
             average.lerp_(p.grad, 1-self.momentum)
             p.mul_(1 - lr*decay)
-            for now, g in zip(_squares(p), _squares(p.grad.lerp(average, self.momentum))):
-                now.add_(_rotation(g), alpha=-lr*.2*math.sqrt(max(g.shape)))
+            for pair in zip(_squares(p), _squares(p.grad.lerp(average, self.momentum))):
+                now, g = (m.T if m.shape[0] > m.shape[1] else m for m in pair)
+                alike[g.shape].append((now, g))
             p.grad = None
+        for shape, pairs in alike.items():
+            turned = _rotation(torch.stack([g for _, g in pairs]))
+            for (now, _), step in zip(pairs, turned): now.add_(step, alpha=-lr*.2*math.sqrt(max(shape)))
         super().step()
 
 _head = "classifier|score|classification_head|qa_outputs"
@@ -206,7 +210,8 @@ class _Finder:
         self.weight, self.states, self.read = weight, None, nn.Linear(width, 1).to(clf.device)
         nn.init.normal_(self.read.weight, std=.02, generator=torch.Generator().manual_seed(seed))
         nn.init.zeros_(self.read.bias)
-        self.hook = clf.layers[max(0, depth-2)].register_forward_hook(self._keep_states)
+        self.layer = clf.layers[max(0, depth-2)]
+        self.hook = self.layer.register_forward_hook(self._keep_states)
 
     def _keep_states(self, module, args, out): self.states = out[0] if isinstance(out, tuple) else out
 
@@ -234,6 +239,7 @@ class _Course:
     clip: float
     finder: _Finder|None = None
     undecided: int|None = None # class of rows without their gold words
+    short: bool = False        # compute only what the head reads of the last layer
 
     def step(self, t, ix): # rows `ix` of a table
         "Train on one batch; returns the loss"
@@ -244,7 +250,7 @@ class _Course:
             target[lost] = 1/n_classes if self.undecided is None else np.eye(n_classes)[self.undecided]
             how = self.absent[int(self.rng.integers(len(self.absent)))]
         b = _slice(clf, t, ix, keep, how)
-        loss = nn.functional.cross_entropy(clf.forward(b).float(), torch.as_tensor(target, device=clf.device))
+        loss = nn.functional.cross_entropy(self._logits(b).float(), torch.as_tensor(target, device=clf.device))
         if self.finder is not None: loss = loss + self.finder.loss(t, ix, b, keep)
         if not torch.isfinite(loss):
             raise ValueError(f"the loss became {loss.item()}: lower the rate of {self.opt.param_groups[0]['lr']:.1e}")
@@ -253,6 +259,10 @@ class _Course:
         nn.utils.clip_grad_norm_(self.weights, self.clip)
         self.opt.step()
         return loss.item()
+
+    def _logits(self, b):
+        view = self.clf._view(b) if self.short and b.present is None else None
+        return self.clf.forward(b) if view is None else self.clf._run(b, None, None, view)
 
 # %% ../nbs/10a_training.ipynb #6fca784c
 class _Watch:
@@ -314,13 +324,15 @@ def fit(clf:Classifier,               # what to train, changed in place
             raise ValueError(f"{name} needs gold words, and no training instance has any")
     _freeze(clf.model, freeze)
     rng, start, rows = np.random.default_rng(seed), time.time(), clf.rows
+    short = _may_shorten(clf)
     finder = _Finder(clf, rationale, seed) if rationale else None
+    if finder and finder.layer is clf.layers[-1]: short = False
     opt, weights = _optimiser(clf.model, lr, weight_decay, finder, optimiser)
     rounds = [t for t in tables for _ in range(epochs)]
     todo = [(t, ix) for t in rounds for ix in _windows(rng, t.lengths, batch, window)]
     schedule = torch.optim.lr_scheduler.OneCycleLR(opt, lr, total_steps=len(todo)+1, pct_start=warmup)
     nothing = None if undecided is None else clf.index(undecided)
-    course = _Course(clf, rng, share, absent, opt, weights, clip, finder, nothing)
+    course = _Course(clf, rng, share, absent, opt, weights, clip, finder, nothing, short)
     watch = _Watch(clf, held, early_stopping)
     try: steps = _walk(course, todo, schedule, watch, eval_every or -(-len(todo)//len(rounds)), seed, progress)
     finally:
@@ -350,6 +362,12 @@ def _check_fit(clf, stages, dev, absent, early_stopping):
     if not all(stages): raise ValueError("there is nothing to train on")
     if early_stopping is not None and dev is None: raise ValueError("early stopping needs dev instances")
     for a in absent: clf._check_absent(a)
+
+def _may_shorten(clf):
+    "May the last layer leave out what the head does not read? Not with dropout, which the short form does not know"
+    config = clf.model.config.to_dict()
+    if any(v for k, v in config.items() if "drop" in k and not k.startswith("qa_")): return False
+    return clf.model.config._attn_implementation == "sdpa" and not _watched(clf.model) and not clf.whole_because
 
 def _walk(course, todo, schedule, watch, every, seed, progress):
     "All steps, with a measurement every so often; returns how many were made"
