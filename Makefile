@@ -9,7 +9,7 @@ JOBS    ?=
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: setup results test lab bench soak docs notebooks execute clean
+.PHONY: setup results test lab bench soak docs notebooks execute keep clean
 
 setup: $(READY)
 
@@ -45,6 +45,9 @@ notebooks: $(READY)  ## after editing notebooks: export the library, clean, rege
 
 execute: $(READY)  ## ONLY=12_: run the library's notebooks and the tutorials again and keep their outputs
 	@$(BIN)/python -m xfeval.docs --execute $(ONLY)
+
+keep: $(READY)  ## after "make results": take what the result notebooks showed over into nbs/results
+	@$(BIN)/python -m xfeval.docs --keep $(PROFILE)
 
 clean:
 	rm -rf .venv _docs _proc build dist *.egg-info

@@ -154,3 +154,22 @@ def test_notebooks_are_executed_in_place(tmp_path, monkeypatch, capsys):
 def test_lessons_are_named_by_a_part():
     assert [p.stem for p in docs.lessons("12_")] == ["12_embedded"] and docs.lessons()[-1].stem == "index"
     with pytest.raises(ValueError, match="'99_'.*00_core"): docs.lessons("99_")
+
+
+def test_outputs_of_a_run_come_back_without_its_parameters(tmp_path):
+    ran, here = tmp_path/"ran", tmp_path/"here"
+    for d in (ran, here): d.mkdir()
+    small_notebook(here/"a.ipynb", "n = 1", "n")
+    nb = nbformat.read(small_notebook(ran/"a.ipynb", "n = 1", "n = 5", "n"), 4)
+    nb.cells[1].metadata["tags"] = ["injected-parameters"]
+    nb.cells[2].outputs = [nbformat.v4.new_output("execute_result", data={"text/plain": "5"}, execution_count=3)]
+    nbformat.write(nb, ran/"a.ipynb")
+    assert docs.keep_results(ran, here) == ["a"]
+    kept = nbformat.read(here/"a.ipynb", 4)
+    assert [c.source for c in kept.cells] == ["n = 1", "n"]
+    assert kept.cells[1].outputs[0].data["text/plain"] == "5" and kept.cells[1].execution_count is None
+    small_notebook(here/"a.ipynb", "n = 2", "n")
+    with pytest.raises(ValueError, match="a.ipynb was changed after this run"): docs.keep_results(ran, here)
+    (here/"a.ipynb").unlink()
+    with pytest.raises(ValueError, match="a.ipynb is not a notebook of here"): docs.keep_results(ran, here)
+    with pytest.raises(ValueError, match="no notebook was run into here"): docs.keep_results(here, here)

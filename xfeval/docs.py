@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['root', 'readme', 'write_readme', 'formula_svg', 'with_formulas', 'title_and_summary', 'notebook_html', 'result_map',
            'public_names', 'modules', 'undocumented', 'api_html', 'build_site', 'execute_notebook', 'lessons',
-           'broken_links', 'main']
+           'keep_results', 'broken_links', 'main']
 
 # %% ../nbs/44_docs.ipynb #6a0503e0
 import argparse, ast, html, os, re, subprocess, sys
@@ -464,6 +464,30 @@ def _execute_all(only, jobs):
         return r.returncode != 0
     with ThreadPoolExecutor(jobs) as pool: return sum(pool.map(one, lessons(only)))
 
+# %% ../nbs/44_docs.ipynb #868a02ec
+def _same_cells(nb, ran):
+    "The cells of a run without those that papermill added, or None where the sources differ"
+    cells = [c for c in ran.cells if "injected-parameters" not in c.metadata.get("tags", [])]
+    return cells if [c.source for c in cells] == [c.source for c in nb.cells] else None
+
+def keep_results(ran, folder=None) -> list: # names of the notebooks
+    "Take the outputs of the notebooks in the folder `ran` over into the result notebooks"
+    from nbdev.clean import nbdev_clean
+    kept, folder = [], Path(folder or root/"nbs"/"results")
+    for path in sorted(Path(ran).glob("*.ipynb")):
+        target = folder/path.name
+        if not target.is_file(): raise ValueError(f"{path.name} is not a notebook of {folder.name}")
+        nb = nbformat.read(target, 4)
+        cells = _same_cells(nb, nbformat.read(path, 4))
+        if cells is None: raise ValueError(f"{path.name} was changed after this run: run it again")
+        for old, now in zip(nb.cells, cells):
+            if old.cell_type == "code": old.outputs = now.outputs
+        write_whole(target, nbformat.writes(nb) + "\n")
+        nbdev_clean(str(target))
+        kept.append(path.stem)
+    if not kept: raise ValueError(f"no notebook was run into {Path(ran).name}: `make results` does")
+    return kept
+
 # %% ../nbs/44_docs.ipynb #214b0efe
 class _Addresses(HTMLParser):
     "What the tags of a page point to"
@@ -489,9 +513,13 @@ def main(argv=None) -> int:
     p.add_argument("--readme", action="store_true", help="only write README.md")
     p.add_argument("--execute", metavar="NAME", nargs="?", const="",
                    help="only run the notebooks whose name contains NAME, all if none is given")
+    p.add_argument("--keep", metavar="PROFILE", help="only take over the outputs of the result notebooks of a run")
     p.add_argument("--jobs", type=int, default=2, help="notebooks at a time")
     a = p.parse_args(argv)
     if a.execute is not None: return int(_execute_all(a.execute, a.jobs) > 0)
+    if a.keep:
+        print(f"kept {', '.join(keep_results(root/'figures'/a.keep/'notebooks'))}")
+        return 0
     if a.readme: print(f"wrote {write_readme().name}")
     else: print(f"wrote {build_site().relative_to(root)}")
     return 0
