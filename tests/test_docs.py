@@ -151,6 +151,12 @@ def test_notebooks_are_executed_in_place(tmp_path, monkeypatch, capsys):
     assert said[0] == "good: done" and said[1].startswith("bad: failed, ZeroDivisionError")
 
 
+def test_wrong_names_are_told_in_one_line(capsys):
+    assert docs.main(["--execute", "99_"]) == 2 and docs.main(["--keep", "nowhere"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2 and "'99_'" in said[0] and "nowhere/notebooks" in said[1]
+
+
 def test_lessons_are_named_by_a_part():
     assert [p.stem for p in docs.lessons("12_")] == ["12_embedded"] and docs.lessons()[-1].stem == "index"
     with pytest.raises(ValueError, match="'99_'.*00_core"): docs.lessons("99_")
@@ -168,8 +174,15 @@ def test_outputs_of_a_run_come_back_without_its_parameters(tmp_path):
     kept = nbformat.read(here/"a.ipynb", 4)
     assert [c.source for c in kept.cells] == ["n = 1", "n"]
     assert kept.cells[1].outputs[0].data["text/plain"] == "5" and kept.cells[1].execution_count is None
+    for d in (ran, here): small_notebook(d/"b.ipynb", "n = 1" if d == ran else "n = 2", "n")
+    before = (here/"a.ipynb").read_text()
+    nb.cells[2].outputs[0].data["text/plain"] = "6"
+    nbformat.write(nb, ran/"a.ipynb")
+    with pytest.raises(ValueError, match="b.ipynb was changed"): docs.keep_results(ran, here)
+    assert (here/"a.ipynb").read_text() == before # none is kept where one is refused
+    for d in (ran, here): (d/"b.ipynb").unlink()
     small_notebook(here/"a.ipynb", "n = 2", "n")
     with pytest.raises(ValueError, match="a.ipynb was changed after this run"): docs.keep_results(ran, here)
     (here/"a.ipynb").unlink()
     with pytest.raises(ValueError, match="a.ipynb is not a notebook of here"): docs.keep_results(ran, here)
-    with pytest.raises(ValueError, match="no notebook was run into here"): docs.keep_results(here, here)
+    with pytest.raises(ValueError, match="no notebook was run into .*here"): docs.keep_results(here, here)

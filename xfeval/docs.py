@@ -471,10 +471,10 @@ def _same_cells(nb, ran):
     return cells if [c.source for c in cells] == [c.source for c in nb.cells] else None
 
 def keep_results(ran, folder=None) -> list: # names of the notebooks
-    "Take the outputs of the notebooks in the folder `ran` over into the result notebooks"
+    "Take the outputs of the notebooks in the folder `ran` over into the result notebooks, all of them or none"
     from nbdev.clean import nbdev_clean
-    kept, folder = [], Path(folder or root/"nbs"/"results")
-    for path in sorted(Path(ran).glob("*.ipynb")):
+    ran, kept, folder = Path(ran), {}, Path(folder or root/"nbs"/"results")
+    for path in sorted(ran.glob("*.ipynb")):
         target = folder/path.name
         if not target.is_file(): raise ValueError(f"{path.name} is not a notebook of {folder.name}")
         nb = nbformat.read(target, 4)
@@ -482,11 +482,12 @@ def keep_results(ran, folder=None) -> list: # names of the notebooks
         if cells is None: raise ValueError(f"{path.name} was changed after this run: run it again")
         for old, now in zip(nb.cells, cells):
             if old.cell_type == "code": old.outputs = now.outputs
+        kept[target] = nb
+    if not kept: raise ValueError(f"no notebook was run into {ran.parent.name}/{ran.name}: `make results` does")
+    for target, nb in kept.items():
         write_whole(target, nbformat.writes(nb) + "\n")
         nbdev_clean(str(target))
-        kept.append(path.stem)
-    if not kept: raise ValueError(f"no notebook was run into {Path(ran).name}: `make results` does")
-    return kept
+    return [target.stem for target in kept]
 
 # %% ../nbs/44_docs.ipynb #214b0efe
 class _Addresses(HTMLParser):
@@ -515,12 +516,15 @@ def main(argv=None) -> int:
                    help="only run the notebooks whose name contains NAME, all if none is given")
     p.add_argument("--keep", metavar="PROFILE", help="only take over the outputs of the result notebooks of a run")
     p.add_argument("--jobs", type=int, default=2, help="notebooks at a time")
-    a = p.parse_args(argv)
+    try: return _do(p.parse_args(argv))
+    except ValueError as e:
+        print(f"xfeval: {e}", file=sys.stderr)
+        return 2
+
+def _do(a): # an exit code
     if a.execute is not None: return int(_execute_all(a.execute, a.jobs) > 0)
-    if a.keep:
-        print(f"kept {', '.join(keep_results(root/'figures'/a.keep/'notebooks'))}")
-        return 0
-    if a.readme: print(f"wrote {write_readme().name}")
+    if a.keep: print(f"kept {', '.join(keep_results(root/'figures'/a.keep/'notebooks'))}")
+    elif a.readme: print(f"wrote {write_readme().name}")
     else: print(f"wrote {build_site().relative_to(root)}")
     return 0
 
