@@ -23,7 +23,7 @@ $(READY): requirements.lock pyproject.toml
 	@touch $(READY)
 
 results: $(READY)  ## PROFILE=smoke|demo|laptop|paper ONLY=name DRY=1 JOBS=2
-	@$(BIN)/python -m xfeval.run --profile $(PROFILE) $(if $(ONLY),--only $(ONLY)) $(if $(DRY),--dry) $(if $(JOBS),--jobs $(JOBS))
+	@$(BIN)/python -m xfeval.papers.run --profile $(PROFILE) $(if $(ONLY),--only $(ONLY)) $(if $(DRY),--dry) $(if $(JOBS),--jobs $(JOBS))
 
 test: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
@@ -38,16 +38,16 @@ soak: $(READY)  ## long fault tests: killed runs, small disks, many strange inpu
 	@XFEVAL_SOAK=1 $(BIN)/python -m pytest tests/soak
 
 docs: $(READY)  ## a site to browse, in _docs
-	@$(BIN)/python -m xfeval.docs
+	@$(BIN)/python -m xfeval.apps.site
 
 notebooks: $(READY)  ## after editing notebooks: export the library, clean, regenerate the README
-	@$(BIN)/nbdev_export && $(BIN)/nbdev_clean && $(BIN)/python -m xfeval.docs --readme
+	@$(BIN)/nbdev_export && $(BIN)/nbdev_clean && $(BIN)/python -m xfeval.apps.site --readme
 
 execute: $(READY)  ## ONLY=12_: run the library's notebooks and the tutorials again and keep their outputs
-	@$(BIN)/python -m xfeval.docs --execute $(ONLY)
+	@$(BIN)/python -m xfeval.apps.site --execute $(ONLY)
 
 keep: $(READY)  ## after "make results": take what the result notebooks showed over into nbs/results
-	@$(BIN)/python -m xfeval.docs --keep $(PROFILE)
+	@$(BIN)/python -m xfeval.apps.site --keep $(PROFILE)
 
 clean:
 	rm -rf .venv _docs _proc build dist *.egg-info

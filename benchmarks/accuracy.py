@@ -7,6 +7,8 @@ Prints a table, writes `accuracy.json` and `accuracy.png`.
     python benchmarks/accuracy.py                 # the full comparison, some minutes
     python benchmarks/accuracy.py --quick         # a minute, to see that it works
 """
+from xfeval.explainers.interactions import interaction_of, shapley_interaction
+from xfeval.explainers.shapley import every_coalition, kernel_shap, shapley_of
 import argparse, contextlib, io, json, os, time, warnings
 from importlib import metadata
 from pathlib import Path
@@ -20,11 +22,13 @@ import pandas as pd
 import torch
 from threadpoolctl import threadpool_limits
 
-from xfeval.core import Instance, play, write_whole
-from xfeval.data import load_data
-from xfeval.engine import Engine, Job
-from xfeval.explainers import games
-from xfeval.models import load_model
+from xfeval.core.text import Instance
+from xfeval.core.game import play
+from xfeval.core.utils import write_whole
+from xfeval.data.datasets import load_data
+from xfeval.engine.run import Engine
+from xfeval.engine.rows import Job
+from xfeval.models.store import load_model
 
 HERE = Path(__file__).resolve().parent
 BUDGETS = (64, 128, 256, 512, 1024)
@@ -64,7 +68,7 @@ class Game:
 
 def stored_games(clf, texts):
     "The values of all coalitions of each text, asked once"
-    def every(n): return (yield games.every_coalition(n))
+    def every(n): return (yield every_coalition(n))
     return [Game(np.asarray(v, float)) for v in Engine(clf).run([Job(x, every) for x in texts])]
 
 
@@ -72,14 +76,14 @@ def stored_games(clf, texts):
 
 def kernel_shap(estimator):
     "Our Shapley values by one of the estimators"
-    def run(game, rows, seed): return play(games.kernel_shap(game.n, seed, rows-2, estimator), game)
+    def run(game, rows, seed): return play(kernel_shap(game.n, seed, rows-2, estimator), game)
     return run
 
 
 def interaction(estimator):
     "Our interaction indices by one of the estimators"
     def run(game, rows, seed):
-        _, index = play(games.shapley_interaction(game.n, seed, rows-2, estimator), game)
+        _, index = play(shapley_interaction(game.n, seed, rows-2, estimator), game)
         return index[np.triu_indices(game.n, 1)]
     return run
 
@@ -182,8 +186,8 @@ def one_error(run, game, true, rows, seed):
 
 def measure(name, game, budgets, seeds):
     "Every estimator at every budget on one stored game"
-    truth = {"Shapley values": games.shapley_of(game.values, game.n),
-             "interaction indices": games.interaction_of(game.values, game.n)[np.triu_indices(game.n, 1)]}
+    truth = {"Shapley values": shapley_of(game.values, game.n),
+             "interaction indices": interaction_of(game.values, game.n)[np.triu_indices(game.n, 1)]}
     out = []
     for what, methods in (("Shapley values", VALUES), ("interaction indices", INDICES)):
         for method, run in methods.items():

@@ -9,10 +9,12 @@ import argparse, os, time
 import numpy as np
 import torch
 
-from xfeval.core import Instance
-from xfeval.data import load_data
-from xfeval.engine import Engine, Job
-from xfeval.models import load_model, token_batches
+from xfeval.core.text import Instance
+from xfeval.data.datasets import load_data
+from xfeval.engine.run import Engine
+from xfeval.engine.rows import Job
+from xfeval.models.store import load_model
+from xfeval.models.classifier import token_batches
 
 
 def coalitions(n, k, rng):

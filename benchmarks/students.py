@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-import xfeval.controlled_more
-from xfeval.controlled import generate
-from xfeval.run import load_profile, notebooks, run_one
+import xfeval.truth.templates, xfeval.truth.fever, xfeval.truth.sentiment, xfeval.truth.topic, xfeval.truth.mrc, xfeval.truth.evinf, xfeval.truth.qa
+from xfeval.truth.corpora import generate
+from xfeval.papers.run import load_profile, notebooks, run_one
 from xfeval.simulate.students import students, together_ratio
 
 grid_notebooks = ("sun2025_simulatability", "pruthi2022_students", "pruthi2022_humans")

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from xfeval.core import Instance, data_root
-from xfeval.crosslingual import align, align_instances, aligners, aer, alignment_scores, read_pharaoh, write_pharaoh
-from xfeval.crosslingual.align import (
-    char_similarity, format_pharaoh, itermax, join_letters, link_posteriors, mutual_best, parse_pharaoh, read_xlwa,
-    romanize, statistical_models, symmetrizations, symmetrize, _hmm_posterior, _thot)
-from xfeval.crosslingual.awesome import entmax15, package_links
+from xfeval.core.text import Instance
+from xfeval.core.utils import data_root
+from xfeval.crosslingual.links import (align, align_instances, aligners, aer, alignment_scores, read_pharaoh,
+                                       write_pharaoh)
+from xfeval.crosslingual.statistical import (char_similarity, join_letters, link_posteriors, romanize,
+                                             statistical_models, symmetrizations, symmetrize, _hmm_posterior, _thot)
+from xfeval.crosslingual.links import format_pharaoh, itermax, mutual_best, parse_pharaoh, read_xlwa
+from xfeval.crosslingual.encoder import entmax15, package_links
 
 TOY = [(s.split(), t.split()) for s, t in [
     ("the house", "la casa"), ("the blue house", "la casa azul"), ("a blue book", "un libro azul"),

@@ -1,10 +1,12 @@
 "The explorer in a real browser: it loads, typing changes the picture, mistakes are one message, and no text can run a script"
+from xfeval.view.text import compare_html, heatmap_html
+from xfeval.view.html import page
 import os, shutil, subprocess, urllib.error, urllib.request
 
 import pytest
 
-from xfeval.core import Explanation, Instance
-from xfeval import pictures as P
+from xfeval.core.explanation import Explanation
+from xfeval.core.text import Instance
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -39,7 +41,7 @@ def answers(where):
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     "The address of the explorer under Voilà"
-    from xfeval.explorer import serve_command
+    from xfeval.apps.explorer import serve_command
     command, env, where = serve_command(port=0, browser=False, method="occlusion")
     log = tmp_path_factory.mktemp("voila")/"log"
     with open(log, "w") as f: server = subprocess.Popen(command, env=env, stdout=f, stderr=f)
@@ -146,7 +148,7 @@ def test_saved_pictures_cannot_run_a_script(browser, tmp_path):
             page.goto(f"file://{e.save(tmp_path/f'{e.kind}.{ending}')}")
             assert unharmed(page) and page.evaluate("document.querySelectorAll('script, img, u').length") == 0
     every = tmp_path/"all.html"
-    every.write_text(P.page(P.compare_html([token, pair]) + P.heatmap_html(pair)), encoding="utf8")
+    every.write_text(page(compare_html([token, pair]) + heatmap_html(pair)), encoding="utf8")
     page.goto(f"file://{every}")
     assert unharmed(page) and "window.hacked=1" in page.inner_text("body")
     page.close()

@@ -5,9 +5,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from xfeval.cli import app, checks, examine, pairs_of, table_text, to_instance
-from xfeval.core import Explanation
-from xfeval.models import new_tiny
+from xfeval.apps.cli import app, checks, examine, pairs_of, table_text, to_instance
+from xfeval.core.explanation import Explanation
+from xfeval.truth.tiny import new_tiny
 
 torch.set_num_threads(1)
 LABELS = ["entailment", "neutral", "contradiction"]
@@ -51,7 +51,7 @@ def test_pipe(folder):
 
 def test_explanations_equal_the_library(folder):
     from xfeval.explainers.explain import explain
-    from xfeval.models import load_model
+    from xfeval.models.store import load_model
     lines = LINE + json.dumps(dict(parts=["Two dogs run.", "A man runs."], id="dogs")) + "\n\n"
     made = [Explanation.from_dict(json.loads(l))
             for l in good("explain", "--model", folder, "--method", "occlusion", "--method", "random", "--target",
@@ -64,7 +64,7 @@ def test_explanations_equal_the_library(folder):
 
 def test_scores_equal_the_library(folder):
     from xfeval.metrics.evaluate import evaluate
-    from xfeval.models import load_model
+    from xfeval.models.store import load_model
     names = ["unified_comprehensiveness", "unified_sufficiency", "deletion", "complexity"]
     lines = LINE + json.dumps(dict(parts=["Two dogs run.", "A man makes guitar music."], id="dogs")) + "\n"
     made = good("explain", "--model", folder, "--method", "shapley", "--kind", "token", "--kind", "span", "-o",

@@ -7,10 +7,11 @@ import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from xfeval.controlled import corpora, generate, held_out, nli_labels
-from xfeval.core import Instance
-from xfeval.grammar import Clause, clause_words, languages, lexicon, text_words
-from xfeval.solver import solve
+from xfeval.truth.corpora import corpora, generate
+from xfeval.truth.inference import held_out, nli_labels
+from xfeval.core.text import Instance
+from xfeval.truth.grammar import Clause, clause_words, languages, lexicon, text_words
+from xfeval.truth.solver import solve
 
 others = [l for l in languages if l != "en"]
 

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from xfeval.core import (Ask, Explanation, Gold, Instance, Registry, average, check_choice, item_words, join_words,
-                         play, seed_for, split_words, write_whole)
+from xfeval.core.game import Ask, play
+from xfeval.core.explanation import Explanation, average, item_words
+from xfeval.core.text import Gold, Instance, join_words, split_words
+from xfeval.core.utils import Registry, check_choice, seed_for, write_whole
 
 SAMPLES = ["The dog's 3.5-year-old owner didn't run… why?", "Der Junge läuft, und das Mädchen schläft.",
            "Köpeğin kuyruğu uzun!", "الولد يركض في الحديقة.", "लड़का दौड़ रहा है।", "เด็กวิ่งในสวน",
@@ -194,13 +196,13 @@ def test_elision_is_split_in_french_only():
 
 @pytest.mark.parametrize("lang", ["en", "de", "es", "fr", "vi", "tr"])
 def test_raw_text_of_our_corpora_is_cut_into_the_same_words_again(lang):
-    from xfeval.data import load_data
+    from xfeval.data.datasets import load_data
     for x in [*load_data("demo-xnli", lang=lang), *load_data("controlled-xnli", lang=lang, n=60)]:
         assert Instance.from_text(x.texts, lang=lang).parts == x.parts
 
 
 def test_code_of_rooms():
-    from xfeval.core import code_of
+    from xfeval.core.utils import code_of
     assert code_of("models") != code_of("engine") and code_of("models") == code_of("models")
     assert code_of("explainers", "models") != code_of("explainers")
     with pytest.raises(ValueError, match="no room"): code_of("cellar")

@@ -1,4 +1,10 @@
 "Cross-lingual faithfulness and the e-XNLI export: oracles, peers, properties, scripts, and the files that come out"
+from xfeval.papers.zaman2022.study import (aligner_effect, attribute_cells, cell, cell_outputs, cell_rows,
+                                           chosen_steps, cross_lingual_faithfulness, link_table, null_models,
+                                           null_rho, random_explanations, separation, shuffle_links, spoil_links,
+                                           steps_table, truth_explanations)
+from xfeval.crosslingual.projection import (_macro_f1, agreement, cross_lingual, language_f1, parallel_data, project,
+                                            project_pairs, rho_table, same_predictions, spearman)
 import json, math, os, sys
 from pathlib import Path
 
@@ -10,13 +16,15 @@ from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score, f1_score, precision_recall_curve
 from torch import nn
 
-from xfeval.core import Explanation, Gold, Instance, data_root, seed_for
-from xfeval.crosslingual import exnli as ex, faithfulness as cl
-from xfeval.data import load_data
-from xfeval.engine import Engine
+from xfeval.core.explanation import Explanation
+from xfeval.core.text import Gold, Instance
+from xfeval.core.utils import data_root, seed_for
+from xfeval.crosslingual import exnli as ex
+from xfeval.data.datasets import load_data
+from xfeval.engine.run import Engine
 from xfeval.explainers.explain import explain
-from xfeval.models import new_tiny
-from xfeval.report import published
+from xfeval.truth.tiny import new_tiny
+from xfeval.papers.published import published
 
 ORACLES = json.loads((Path(__file__).parent/"oracles.json").read_text())
 LABELS = ["entailment", "neutral", "contradiction"]
@@ -29,7 +37,7 @@ def untrained(data, **size):
 
 
 @pytest.fixture(scope="module")
-def data(): return cl.parallel_data("controlled-xnli", LANGS, n=4)
+def data(): return parallel_data("controlled-xnli", LANGS, n=4)
 
 @pytest.fixture(scope="module")
 def clf(data): return untrained(data, width=32)
@@ -37,7 +45,7 @@ def clf(data): return untrained(data, width=32)
 @pytest.fixture(scope="module")
 def cells(clf, data):
     small = dict(steps=4, lime_samples=12, shapley_samples=2, engine=Engine(clf))
-    return {l: cl.attribute_cells(clf, xs, **small) for l, xs in data.items()}
+    return {l: attribute_cells(clf, xs, **small) for l, xs in data.items()}
 
 def pair_of(n, m, links, s, t, label="neutral"):
     "Two one-part explanations with the given scores"
@@ -49,33 +57,33 @@ def pair_of(n, m, links, s, t, label="neutral"):
 
 def test_oracle_rho():
     links = {(0, 0), (1, 1), (1, 3), (2, 2)}
-    assert cl.project([.2, .3, .1, .4], links, 3) == pytest.approx([.2, .7, .1])
+    assert project([.2, .3, .1, .4], links, 3) == pytest.approx([.2, .7, .1])
     e = pair_of(3, 4, links, [.1, .5, .4], [.2, .3, .1, .4])
-    assert cl.agreement(*e) == pytest.approx(.5) == pytest.approx(ORACLES["cross_lingual_rho"])
+    assert agreement(*e) == pytest.approx(.5) == pytest.approx(ORACLES["cross_lingual_rho"])
 
 def test_a_word_with_two_partners_counts_for_both_and_an_unlinked_word_gets_nothing():
-    assert cl.project([1., 2.], {(0, 0), (1, 0)}, 3).tolist() == [1., 1., 0.]
+    assert project([1., 2.], {(0, 0), (1, 0)}, 3).tolist() == [1., 1., 0.]
 
 def test_unlinked_words_can_be_left_out():
     e = pair_of(3, 2, {(0, 0), (1, 1)}, [1., 2., 3.], [1., 2.])
-    assert cl.agreement(*e) == pytest.approx(-.5) and cl.agreement(*e, unlinked="drop") == pytest.approx(1.)
+    assert agreement(*e) == pytest.approx(-.5) and agreement(*e, unlinked="drop") == pytest.approx(1.)
 
 def test_parts_apart():
     x = Instance.from_words((["a", "b"], ["c", "d"]), id="a")
     y = x.replace(lang="de", links=frozenset((i, i) for i in range(4)))
     e = Explanation.from_scores(x, [1, 2, 3, 4]), Explanation.from_scores(y, [2, 1, 3, 4])
-    assert cl.agreement(*e) == pytest.approx(.8) and cl.agreement(*e, joint=False) == pytest.approx(0.)
+    assert agreement(*e) == pytest.approx(.8) and agreement(*e, joint=False) == pytest.approx(0.)
 
 def test_refuses_links_outside():
-    with pytest.raises(ValueError, match="outside"): cl.project([1., 2.], {(0, 5)}, 2)
+    with pytest.raises(ValueError, match="outside"): project([1., 2.], {(0, 5)}, 2)
     with pytest.raises(ValueError, match="did you mean 'drop'"):
-        cl.agreement(*pair_of(2, 2, {(0, 0)}, [1, 2], [1, 2]), unlinked="dorp")
+        agreement(*pair_of(2, 2, {(0, 0)}, [1, 2], [1, 2]), unlinked="dorp")
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(-3, 3), min_size=3, max_size=20), st.integers(0, 10**6))
 def test_spearman_is_scipys(a, seed):
     b = np.random.default_rng(seed).integers(-3, 4, len(a))
-    got = cl.spearman(a, b)
+    got = spearman(a, b)
     if len(set(a)) == 1 or len(set(b.tolist())) == 1: assert math.isnan(got) and "constant" in got.note
     else: assert got == pytest.approx(spearmanr(a, b)[0])
 
@@ -85,7 +93,7 @@ def test_identical_scores_and_true_links_give_one(s, seed):
     p, t = np.random.default_rng(seed).permutation(len(s)), np.empty(len(s))
     t[p] = s
     e = pair_of(len(s), len(s), {(k, int(p[k])) for k in range(len(s))}, s, t)
-    assert cl.agreement(*e) == pytest.approx(1.)
+    assert agreement(*e) == pytest.approx(1.)
 
 def test_shuffled_links_give_about_zero():
     rng, en, de = np.random.default_rng(0), [], []
@@ -93,26 +101,26 @@ def test_shuffled_links_give_about_zero():
         s = rng.standard_normal(20)
         for e, of_lang in zip(pair_of(20, 20, {(k, k) for k in range(20)}, s, s), (en, de)):
             of_lang.append(e.replace(instance=e.instance.replace(id=str(i))))
-    assert cl.rho_table(cl.cross_lingual(en, de)).rho[0] == pytest.approx(1.)
-    for null in cl.null_models:
-        r = cl.rho_table(cl.null_rho(en, de, null=null, draws=4)).iloc[0]
+    assert rho_table(cross_lingual(en, de)).rho[0] == pytest.approx(1.)
+    for null in null_models:
+        r = rho_table(null_rho(en, de, null=null, draws=4)).iloc[0]
         assert abs(r.rho) < .06, null
 
 def test_shuffled_partners_keep_the_number_of_links_of_each_english_word():
     links = frozenset({(0, 0), (0, 1), (2, 2)})
-    got = cl.shuffle_links(links, 4, 5, 3, "shuffled partners")
+    got = shuffle_links(links, 4, 5, 3, "shuffled partners")
     assert sorted(k for k, _ in got) == [0, 0, 2] and len({j for _, j in got}) == 3
 
 def test_pairs_by_hand():
     x, links = Instance.from_words((["a", "b"], ["c"]), id="i"), frozenset({(0, 1), (0, 2), (1, 0), (2, 3)})
     y = Instance.from_words((["B", "A1", "A2"], ["C"]), id="i", lang="de", links=links)
-    assert cl.project_pairs([[5.], [1.], [2.]], links, x.sizes).tolist() == [[3.], [5.]]
+    assert project_pairs([[5.], [1.], [2.]], links, x.sizes).tolist() == [[3.], [5.]]
     pairs = [Explanation.from_scores(x, np.array([[1.], [2.]]), kind="pair"),
              Explanation.from_scores(y, np.array([[5.], [1.], [2.]]), kind="pair")]
-    assert cl.agreement(*pairs) == pytest.approx(1.)
+    assert agreement(*pairs) == pytest.approx(1.)
     spans = [Explanation.from_scores(x, {((0, 0), (2, 2)): 1., ((1, 1), (2, 2)): 3.}, kind="span"),
              Explanation.from_scores(y, {((1, 2), (3, 3)): 1., ((0, 0), (3, 3)): 9.}, kind="span")]
-    assert cl.agreement(*spans) == pytest.approx(1.)
+    assert agreement(*spans) == pytest.approx(1.)
 
 # averages
 
@@ -123,29 +131,29 @@ def frame(values): # {lang: [values]}
 
 def test_languages_count_the_same_and_missing_values_are_counted():
     df = frame({"de": [1., math.nan, math.nan], "zh": [0., 0., .3]})
-    r = cl.rho_table(df).iloc[0]
+    r = rho_table(df).iloc[0]
     assert r.rho == pytest.approx((1+.1)/2) and r.unlinked == .2 and r.n == 3 and r.langs == 2
     assert r.skipped == 2 and r.reasons == "constant scores in the source (2)"
-    assert cl.rho_table(df, missing="zero").rho[0] == pytest.approx((1/3+.1)/2)
-    with pytest.raises(ValueError, match="missing correlations"): cl.rho_table(df, missing="zeros")
+    assert rho_table(df, missing="zero").rho[0] == pytest.approx((1/3+.1)/2)
+    with pytest.raises(ValueError, match="missing correlations"): rho_table(df, missing="zeros")
 
 def test_intervals_cover_the_mean_and_repeat():
     rng = np.random.default_rng(1)
     df = frame({l: rng.normal(.4, .2, 40).tolist() for l in ("de", "es", "fr")})
-    a, b = cl.rho_table(df, seed=3), cl.rho_table(df, seed=3)
+    a, b = rho_table(df, seed=3), rho_table(df, seed=3)
     pd.testing.assert_frame_equal(a, b)
     r = a.iloc[0]
     assert r.low < r.rho < r.high and r.low_lang < r.rho < r.high_lang and .02 < r.high-r.low < .2
 
 def test_no_correlation_at_all_is_not_a_number():
-    r = cl.rho_table(frame({"de": [math.nan, math.nan]})).iloc[0]
+    r = rho_table(frame({"de": [math.nan, math.nan]})).iloc[0]
     assert math.isnan(r.rho) and r.skipped == 2
 
 # the cells
 
 def test_the_cells_are_those_of_the_published_table(cells):
     p = published("zaman2022_table01").fillna({"aggregation": ""})
-    want = {cl.cell(r.method, r.aggregation, r.output) for r in p.itertuples()}
+    want = {cell(r.method, r.aggregation, r.output) for r in p.itertuples()}
     assert want == {e.method for e in cells["en"]} and len(want) == 26 and len(cells["en"]) == 26*4
 
 @pytest.mark.parametrize("name, method, options", [
@@ -177,21 +185,21 @@ def test_languages_do_not_share_random_numbers(clf, data):
     def as_german(x): return x.replace(lang="de", links=frozenset((i, i) for i in range(x.n_words)))
     same = {"en": data["en"], "de": [as_german(x) for x in data["en"]]}
     two = [same["en"][0], same["de"][0]]
-    a, b = cl.attribute_cells(clf, two, [("ShapleyValueSampling", "")], ["loss"], shapley_samples=2)
+    a, b = attribute_cells(clf, two, [("ShapleyValueSampling", "")], ["loss"], shapley_samples=2)
     assert np.abs(a.vector()-b.vector()).max() > 1e-3
-    assert abs(cl.rho_table(cl.cross_lingual_faithfulness(clf, same, "random")).rho[0]) < .4
+    assert abs(rho_table(cross_lingual_faithfulness(clf, same, "random")).rho[0]) < .4
 
 def test_the_second_output_of_perturbation_methods_runs_nothing(clf, data):
-    rows, small = [(m, a) for m, a in cl.cell_rows if not a], dict(lime_samples=12, shapley_samples=2)
+    rows, small = [(m, a) for m, a in cell_rows if not a], dict(lime_samples=12, shapley_samples=2)
     one, two = Engine(clf), Engine(clf)
-    cl.attribute_cells(clf, data["de"], rows, ["loss"], engine=one, **small)
-    cl.attribute_cells(clf, data["de"], rows, engine=two, **small)
+    attribute_cells(clf, data["de"], rows, ["loss"], engine=one, **small)
+    attribute_cells(clf, data["de"], rows, engine=two, **small)
     assert one.stats["run"] == two.stats["run"] and two.stats["asked"] > 1.9*one.stats["asked"] - 10
 
 def test_guided_backpropagation_is_the_gradient_only_without_relus(data):
     clf = untrained({"en": data["en"]}, width=16, layers=1)
     def scores():
-        es = cl.attribute_cells(clf, data["en"][:1], [("Saliency", "L2"), ("GuidedBackprop", "L2")], ["loss"])
+        es = attribute_cells(clf, data["en"][:1], [("Saliency", "L2"), ("GuidedBackprop", "L2")], ["loss"])
         return {e.method: e.scores for e in es}
     a = scores()
     assert a["Saliency/L2/loss"] == pytest.approx(a["GuidedBackprop/L2/loss"])
@@ -201,43 +209,43 @@ def test_guided_backpropagation_is_the_gradient_only_without_relus(data):
 
 def test_steps_may_differ_by_cell(clf, data):
     rows = [("IntegratedGradients", a) for a in ("mean", "L2")]
-    got = cl.attribute_cells(clf, data["en"][:1], rows, steps={("L2", "loss"): 3})
-    want = {cl.cell(m, a, o): 50 for m, a in rows for o in cl.cell_outputs} | {"IntegratedGradients/L2/loss": 3}
+    got = attribute_cells(clf, data["en"][:1], rows, steps={("L2", "loss"): 3})
+    want = {cell(m, a, o): 50 for m, a in rows for o in cell_outputs} | {"IntegratedGradients/L2/loss": 3}
     assert {e.method: e.options["steps"] for e in got} == want
     with pytest.raises(ValueError, match="cell of integrated gradients"):
-        cl.attribute_cells(clf, data["en"][:1], steps={("l2", "loss"): 3})
+        attribute_cells(clf, data["en"][:1], steps={("l2", "loss"): 3})
 
 def test_constant_scores_are_skipped_and_counted(data):
     def flat(xs): return [Explanation.from_scores(x, np.ones(x.n_words), method="flat") for x in xs]
-    r = cl.rho_table(cl.cross_lingual(flat(data["en"]), flat(data["de"]) + flat(data["zh"]))).iloc[0]
+    r = rho_table(cross_lingual(flat(data["en"]), flat(data["de"]) + flat(data["zh"]))).iloc[0]
     assert r.skipped == 8 and "constant scores in the source (8)" == r.reasons
 
 def test_true_words_score_highest():
-    d = cl.parallel_data("controlled-xnli", n=20)
-    def both(xs): return cl.truth_explanations(xs) + cl.random_explanations(xs)
+    d = parallel_data("controlled-xnli", n=20)
+    def both(xs): return truth_explanations(xs) + random_explanations(xs)
     others = [e for l in d if l != "en" for e in both(d[l])]
-    r = cl.rho_table(cl.cross_lingual(both(d["en"]), others)).set_index("method")
+    r = rho_table(cross_lingual(both(d["en"]), others)).set_index("method")
     assert r.low["truth"] > .9 and r.high["random"] < .2 and r.langs["truth"] == 6
 
 def test_only_same_predictions(clf, data, cells):
-    same = cl.same_predictions(clf, data)
-    df = cl.cross_lingual(cells["en"], cells["de"], only=same)
+    same = same_predictions(clf, data)
+    df = cross_lingual(cells["en"], cells["de"], only=same)
     assert ((df.note == "predictions differ") == [("de", i) not in same for i in df.instance]).all()
 
 def test_steps_table_chooses_the_best(clf, data):
-    t = cl.steps_table(clf, {l: xs[:2] for l, xs in data.items()}, steps=(8, 2))
+    t = steps_table(clf, {l: xs[:2] for l, xs in data.items()}, steps=(8, 2))
     assert len(t) == 8 and t.steps.tolist() == [2, 8]*4
     for (o, a), g in t.groupby(["output", "aggregation"]):
         chosen = g[g.chosen_by_rho]
         assert len(chosen) == 1 and chosen.rho.iloc[0] == pytest.approx(g.rho.max())
-        assert cl.chosen_steps(t)[a, o] == chosen.steps.iloc[0]
+        assert chosen_steps(t)[a, o] == chosen.steps.iloc[0]
 
 def test_wrong_links_cost(data):
-    d = cl.parallel_data("controlled-xnli", ["de", "fr"], n=15)
-    gold, size = cl.link_table(d), {(l, x.id): x.n_words for l, xs in d.items() for x in xs}
-    t = {s: {k: cl.spoil_links(v, s, size[k]) for k, v in gold.items()} for s in (0., .3, 1.)}
-    true = {l: cl.truth_explanations(xs) for l, xs in d.items()}
-    r = cl.aligner_effect(true["en"], true["de"] + true["fr"], t, gold).set_index("links")
+    d = parallel_data("controlled-xnli", ["de", "fr"], n=15)
+    gold, size = link_table(d), {(l, x.id): x.n_words for l, xs in d.items() for x in xs}
+    t = {s: {k: spoil_links(v, s, size[k]) for k, v in gold.items()} for s in (0., .3, 1.)}
+    true = {l: truth_explanations(xs) for l, xs in d.items()}
+    r = aligner_effect(true["en"], true["de"] + true["fr"], t, gold).set_index("links")
     assert r.aer[0.] == 0 and r.change[0.] == 0 and r.rho[0.] > r.rho[.3] + .05 > r.rho[1.] + .2 and r.aer[1.] > .8
 
 def test_separation_is_about_noise_not_scale():
@@ -246,23 +254,23 @@ def test_separation_is_about_noise_not_scale():
         for j in range(5):
             values = [scale*(effect*j+rng.standard_normal()) for _ in range(25)]
             frames.append(pd.DataFrame(dict(metric=metric, method=f"m{j}", instance=range(25), value=values)))
-    s = cl.separation(pd.concat(frames)).set_index("metric")
+    s = separation(pd.concat(frames)).set_index("metric")
     assert s.reliability["fine"] > .98 and s.told_apart["fine"] == 1
     assert s.sd["coarse"] > s.sd["fine"] and s.told_apart["coarse"] < .2
 
 def test_macro_f1_is_sklearns(clf, data):
     rng = np.random.default_rng(0)
     y, p = rng.integers(0, 3, 30), rng.integers(0, 3, 30)
-    assert cl._macro_f1(y, p, np.arange(30)[None])[0] == pytest.approx(f1_score(y, p, average="macro"))
-    t = cl.language_f1(clf, data)
+    assert _macro_f1(y, p, np.arange(30)[None])[0] == pytest.approx(f1_score(y, p, average="macro"))
+    t = language_f1(clf, data)
     predicted, gold = clf.predict(data["zh"]).argmax(1), [clf.index(x.label) for x in data["zh"]]
     want = f1_score(gold, predicted, labels=sorted(set(gold)), average="macro", zero_division=0)
     assert t.set_index("lang").f1["zh"] == pytest.approx(want) and (t.n == 4).all()
 
 def test_parallel_data_refuses_unknown_languages():
     with pytest.raises(ValueError, match="language of controlled-xnli"):
-        cl.parallel_data("controlled-xnli", ["xx"], n=2)
-    with pytest.raises(ValueError, match="controlled-xnli"): cl.parallel_data("controled-xnli", n=2)
+        parallel_data("controlled-xnli", ["xx"], n=2)
+    with pytest.raises(ValueError, match="controlled-xnli"): parallel_data("controled-xnli", n=2)
 
 # e-XNLI
 
@@ -307,7 +315,7 @@ def test_the_method_is_the_papers_unless_told_otherwise(clf, data):
     assert marks() != marks(method="saliency", options=dict(aggregation="mean"))
 
 def test_true_scores_over_true_links_are_the_true_words_of_the_translation():
-    d = cl.parallel_data("controlled-xnli", n=12)
+    d = parallel_data("controlled-xnli", n=12)
     links = ex.link_parts(d, "gold")
     for l, xs in d.items():
         if l == "en": continue
@@ -421,7 +429,7 @@ def test_card_says_what_it_must(exported):
 
 def test_marking_every_word_is_the_floor_of_the_card():
     "Its F1 is 2p/(1+p) where p is the share of highlighted words"
-    data = cl.parallel_data("demo-xnli", OPTIONS["langs"], OPTIONS["n"])
+    data = parallel_data("demo-xnli", OPTIONS["langs"], OPTIONS["n"])
     table = ex._highlight_check(data, data, 0)[1]
     rows = {l: next(r.split("|") for r in table.splitlines() if r.startswith(f"| {l} ")) for l in data}
     for l, xs in data.items():
@@ -490,7 +498,7 @@ MBERT = Path(__file__).parents[1]/"data/models/tiny-mbert-xnli/card.json"
 @pytest.mark.skipif(not THAI.is_file(), reason="needs XNLI validation files under XFEVAL_DATA/xnli")
 def test_real_xnli_in_hard_scripts(tmp_path):
     import datasets
-    data = cl.parallel_data("xnli", ["ar", "hi", "th", "ur", "zh"], n=12, split="validation")
+    data = parallel_data("xnli", ["ar", "hi", "th", "ur", "zh"], n=12, split="validation")
     clf = untrained(data, width=16, layers=1, max_length=512)
     out = ex.export_exnli(data, clf, out=tmp_path/"x", threshold=.15, validate=False)
     d = datasets.load_dataset(str(out), cache_dir=str(tmp_path/"cache"))["test"]
@@ -503,8 +511,8 @@ def test_real_xnli_in_hard_scripts(tmp_path):
 
 @pytest.mark.skipif(not MBERT.is_file(), reason="needs the embedded model tiny-mbert-xnli")
 def test_trained_model_agrees_across_languages_more_than_chance():
-    from xfeval.models import load_model
-    clf, d = load_model("tiny-mbert-xnli"), cl.parallel_data("controlled-xnli", ["de", "es"], n=12)
-    f = cl.cross_lingual_faithfulness(clf, d, "integrated_gradients", steps=8)
+    from xfeval.models.store import load_model
+    clf, d = load_model("tiny-mbert-xnli"), parallel_data("controlled-xnli", ["de", "es"], n=12)
+    f = cross_lingual_faithfulness(clf, d, "integrated_gradients", steps=8)
     en, other = (explain(clf, xs, "integrated_gradients", steps=8) for xs in (d["en"], d["de"]+d["es"]))
-    assert cl.rho_table(f).low[0] > cl.rho_table(cl.null_rho(en, other, draws=2)).high[0]
+    assert rho_table(f).low[0] > rho_table(null_rho(en, other, draws=2)).high[0]

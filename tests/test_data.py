@@ -5,9 +5,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from xfeval.core import Gold, Instance, bundled, data_root, split_words
-from xfeval.data import (Dataset, dataset, datasets, find_files, join_highlights, list_datasets, load_alignments, load_data, load_table, reader_options, xnli_languages)
-from xfeval.rows import marked_ranges, nli_labels, read_rows, space_words, vote, words_in
+from xfeval.core.text import Gold, Instance, split_words
+from xfeval.core.utils import bundled, data_root
+from xfeval.data.datasets import (Dataset, dataset, datasets, find_files, join_highlights, list_datasets,
+                                  load_alignments, load_data, reader_options, xnli_languages)
+from xfeval.data.table import load_table
+from xfeval.data.rows import marked_ranges, nli_labels, read_rows, space_words, vote, words_in
 
 real = pytest.mark.skipif(data_root() is None, reason="the real datasets are not here: set XFEVAL_DATA")
 
@@ -413,10 +416,9 @@ def test_demo_format_is_read_and_broken_indices_are_refused(tmp_path):
     with pytest.raises(ValueError, match="demo_nli.jsonl, line 1: gold word 9 is outside the 6 words"): load_data("demo-nli", path=tmp_path)
 
 def test_controlled_names_are_handed_to_the_generator(monkeypatch):
-    asked, fake = [], types.ModuleType("xfeval.controlled")
-    fake.generate = lambda *a, **kw: asked.append((a, kw)) or [Instance.from_text("a b", "neutral", id="1")]
-    fake.__spec__ = types.SimpleNamespace(name="xfeval.controlled"); monkeypatch.setitem(sys.modules, "xfeval.controlled", fake)
-    more = types.ModuleType("xfeval.controlled_more"); more.__spec__ = types.SimpleNamespace(name="x"); monkeypatch.setitem(sys.modules, "xfeval.controlled_more", more)
+    asked = []
+    generate = lambda *a, **kw: asked.append((a, kw)) or [Instance.from_text("a b", "neutral", id="1")]
+    monkeypatch.setattr("xfeval.truth.corpora.generate", generate)
     data = load_data("controlled-xnli", "dev", lang="zh"); load_data("controlled-nli", n=7, seed=3)
     assert asked == [(("controlled-xnli", 100, 0, "zh", "validation"), {}), (("controlled-nli", 7, 3, "en", "test"), {})] and data.labels == nli_labels and data.name == "controlled-xnli"
 

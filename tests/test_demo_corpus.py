@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from xfeval.core import Gold, Instance
+from xfeval.core.text import Gold, Instance
 
 folder = Path(__file__).resolve().parent.parent/"data"/"demo"
 languages = ["de", "es", "fr", "tr", "vi", "zh"]

@@ -5,8 +5,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from xfeval import docs
-from xfeval.pictures import contrast
+from xfeval.apps import site as docs
+from xfeval.view.html import contrast
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULE = """__all__ = ['f', 'C', 'v']

@@ -4,12 +4,12 @@ import json
 import numpy as np
 import pytest
 
-from xfeval.controlled import generate
-from xfeval.core import bundled
-from xfeval import embedded
-from xfeval.embedded import only_gold, recipes, stage_data, train_embedded, truth_check
-from xfeval.models import load_model
-from xfeval.training import fit
+from xfeval.truth.corpora import generate
+from xfeval.core.utils import bundled
+from xfeval.truth import recipes as embedded
+from xfeval.truth.recipes import only_gold, recipes, stage_data, train_embedded, truth_check
+from xfeval.models.store import load_model
+from xfeval.simulate.fit import fit
 
 SHIPPED = [m for m in recipes if bundled("models", m, "config.json").exists()]
 

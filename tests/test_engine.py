@@ -5,9 +5,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from xfeval.core import Ask, Instance
-from xfeval.engine import Engine, Job
-from xfeval.models import new_tiny, token_batches
+from xfeval.core.game import Ask
+from xfeval.core.text import Instance
+from xfeval.engine.run import Engine
+from xfeval.engine.rows import Job
+from xfeval.truth.tiny import new_tiny
+from xfeval.models.classifier import token_batches
 
 LABELS = ["entailment", "neutral", "contradiction"]
 WORDS = "a the man woman dog cat runs sleeps plays guitar music in park red two three not outside with old".split()

@@ -3,9 +3,10 @@ import numpy as np
 import pytest
 
 from xfeval import evaluate, explain, list_metrics, summarise
-from xfeval.core import Explanation, Gold, Instance
-from xfeval.engine import Engine
-from xfeval.models import new_tiny
+from xfeval.core.explanation import Explanation
+from xfeval.core.text import Gold, Instance
+from xfeval.engine.run import Engine
+from xfeval.truth.tiny import new_tiny
 
 LABELS = ["entailment", "neutral", "contradiction"]
 WORDS = "a the man woman dog cat runs sleeps plays guitar music in park red two three not outside with old".split()

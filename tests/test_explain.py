@@ -5,12 +5,18 @@ import numpy as np
 import pytest
 import torch
 
-from xfeval.core import Explanation, Instance
-from xfeval.engine import Engine, Job, engine_for
-from xfeval.explainers import attention as att, gradients as grads
+from xfeval.core.explanation import Explanation
+from xfeval.core.text import Instance
+from xfeval.engine.run import Engine, engine_for
+from xfeval.engine.rows import Job
+from xfeval.explainers import attention as att
+from xfeval.explainers import gradients as grads
 from xfeval.explainers.base import methods, options_of
-from xfeval.explainers.explain import explain, from_captum, from_ferret, from_shap, from_tokens, list_methods
-from xfeval.models import Classifier, new_tiny, value_of
+from xfeval.explainers.explain import explain, list_methods
+from xfeval.explainers.exchange import from_captum, from_ferret, from_shap, from_tokens
+from xfeval.models.classifier import Classifier
+from xfeval.truth.tiny import new_tiny
+from xfeval.models.encoding import value_of
 
 LABELS = ["entailment", "neutral", "contradiction"]
 TEXTS = [["A man plays the guitar in a park .", "A person makes music ."],

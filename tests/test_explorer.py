@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from xfeval import explorer as E
-from xfeval.core import Explanation
-from xfeval.pictures import contrast
+from xfeval.apps import explorer as E
+from xfeval.core.explanation import Explanation
+from xfeval.view.html import contrast
 
 FIRST = E.Wish(texts=E.offered("controlled-nli")[0].texts, data="controlled-nli", method="occlusion")
 

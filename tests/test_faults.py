@@ -7,14 +7,19 @@ import pandas as pd
 import pytest
 import torch
 
-from xfeval.core import Explanation, Instance, write_whole
-from xfeval.data import load_data
-from xfeval.engine import Engine, Job, RowCache
+from xfeval.core.explanation import Explanation
+from xfeval.core.text import Instance
+from xfeval.core.utils import write_whole
+from xfeval.data.datasets import load_data
+from xfeval.engine.run import Engine
+from xfeval.engine.rows import Job, RowCache
 from xfeval.explainers.explain import explain
 from xfeval.explainers.gradients import conductance, frozen, integrated_gradients
 from xfeval.metrics.evaluate import evaluate
-from xfeval.models import Classifier, load_model, new_tiny
-from xfeval.report import Results
+from xfeval.models.classifier import Classifier
+from xfeval.models.store import load_model
+from xfeval.truth.tiny import new_tiny
+from xfeval.papers.published import Results
 
 LABELS = ["entailment", "neutral", "contradiction"]
 WORDS = "a the man woman dog cat runs sleeps plays guitar music in park red two three not outside with old".split()
@@ -261,7 +266,7 @@ def test_cache_names_are_hashes(tmp_path, model, clf):
 
 
 def test_results_that_cannot_be_written_are_one_line(tmp_path, capsys):
-    from xfeval.run import main
+    from xfeval.papers.run import main
     (tmp_path/"file").write_text("not a folder")
     assert main(["--profile", "smoke", "--only", "ferret", "--out", str(tmp_path/"file"/"out")]) == 2
     said = capsys.readouterr().err
@@ -269,7 +274,7 @@ def test_results_that_cannot_be_written_are_one_line(tmp_path, capsys):
 
 
 def test_damaged_records_of_a_run_count_as_none(tmp_path):
-    from xfeval.run import _earlier, _is_done
+    from xfeval.papers.run import _earlier, _is_done
     (tmp_path/"records").mkdir()
     for text in ("{", "", "\x00"):
         (tmp_path/"records"/"a.stamp.json").write_text(text)
@@ -279,7 +284,7 @@ def test_damaged_records_of_a_run_count_as_none(tmp_path):
 
 
 def test_damaged_scores_of_a_study_are_made_again(folder, tmp_path):
-    from xfeval.sun import _block_scores
+    from xfeval.papers.sun2025.study import _block_scores
     clf, data = load_model(folder), texts(2)
     def scores(): return _block_scores(clf, Engine(clf), data, 0, dict(budget=16, steps=2), tmp_path)
     first = scores()

@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from xfeval.cli import to_instance
-from xfeval.core import Explanation, Instance, split_words
-from xfeval.engine import Engine
+from xfeval.apps.cli import to_instance
+from xfeval.core.explanation import Explanation
+from xfeval.core.text import Instance, split_words
+from xfeval.engine.run import Engine
 from xfeval.explainers.explain import explain
 from xfeval.metrics.evaluate import evaluate
-from xfeval.models import new_tiny
+from xfeval.truth.tiny import new_tiny
 
 LABELS = ["no", "yes"]
 CLF = {a: new_tiny(a, ["a man plays guitar in the park", "小猫 睡觉", "кот спит"], LABELS, init="lively", layers=1,

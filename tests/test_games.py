@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given as hypothesis_given, settings, strategies as st
 
-from xfeval.core import play
-from xfeval.explainers.games import (Kriging, bivariate_shapley, check_options, coalitions, cost, estimators,
-                                     every_coalition, exact_shapley, games, interaction_of, kernel_budget,
-                                     kernel_projection, kernel_regression, kernel_shap, kernel_weights, lime, lime_fit,
-                                     lime_pruthi, lime_weights, lime_zaman, occlusion, random_scores,
-                                     shapley_interaction, shapley_of, shapley_sampling, sobol)
+from xfeval.core.game import play
+from xfeval.explainers.kriging import Kriging
+from xfeval.explainers.interactions import bivariate_shapley, interaction_of, shapley_interaction
+from xfeval.explainers.games import check_options, cost, games, occlusion, random_scores
+from xfeval.explainers.shapley import (coalitions, estimators, every_coalition, exact_shapley, kernel_budget,
+                                       kernel_projection, kernel_regression, kernel_shap, kernel_weights, shapley_of,
+                                       shapley_sampling)
+from xfeval.explainers.lime import lime, lime_fit, lime_pruthi, lime_weights, lime_zaman, sobol
 
 known = Path(__file__).parent/"oracles.json"
 oracles = json.loads(known.read_text()) if known.exists() else {}
@@ -199,7 +201,7 @@ def test_additive_games_have_no_interaction(n, seed, budget):
     close(index, 0, 1e-5)
 
 def test_kriging_gradient_and_closed_forms():
-    from xfeval.explainers.games import _reml, _trend
+    from xfeval.explainers.kriging import _reml, _trend
     r = np.random.default_rng(0)
     z = np.unique(r.random((40, 6)) < .5, axis=0)
     y, s = r.normal(size=len(z)), r.normal(size=6)*.3-1

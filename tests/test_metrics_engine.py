@@ -5,12 +5,14 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-from xfeval.core import Explanation, Gold, Instance
-from xfeval.engine import Engine, Job
+from xfeval.core.explanation import Explanation
+from xfeval.core.text import Gold, Instance
+from xfeval.engine.run import Engine
+from xfeval.engine.rows import Job
 from xfeval.metrics.base import Context, metrics, result_rows
-import xfeval.metrics.erasure, xfeval.metrics.soft
+import xfeval.metrics.erasure, xfeval.metrics.plausibility, xfeval.metrics.soft, xfeval.metrics.diagnosticity
 from xfeval.metrics.unified import random_explanation
-from xfeval.models import new_tiny
+from xfeval.truth.tiny import new_tiny
 
 WORDS = "the a man woman dog plays reads guitar book music in park not and person outside".split()
 LABELS = ["yes", "no", "maybe"]

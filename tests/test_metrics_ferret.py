@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from xfeval import evaluate, load_model
-from xfeval.core import Explanation, Gold
-from xfeval.engine import Engine
+from xfeval.core.explanation import Explanation
+from xfeval.core.text import Gold
+from xfeval.engine.run import Engine
 from xfeval.metrics.evaluate import ferret_view
 
 FERRET = json.loads((Path(__file__).parent/"ferret_values.json").read_text())

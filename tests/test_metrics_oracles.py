@@ -6,10 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xfeval.core import Explanation, Gold, Instance
+from xfeval.core.explanation import Explanation
+from xfeval.core.text import Gold, Instance
 from xfeval.metrics.base import Context, average_precision, note_of, score, share_count
-from xfeval.metrics.erasure import aopc, decile_rationales, overlap
-from xfeval.metrics.soft import code_bins, diagnosticity, normalised, paper_bins
+from xfeval.metrics.erasure import aopc, decile_rationales
+from xfeval.metrics.plausibility import overlap
+from xfeval.metrics.soft import code_bins, normalised, paper_bins
+from xfeval.metrics.diagnosticity import diagnosticity
 from xfeval.metrics.unified import budgets, matched_sets, random_entropy
 
 O = json.loads((Path(__file__).parent/"oracles.json").read_text())
@@ -198,7 +201,7 @@ def test_ferret_no_positive():
     a, b = score("aopc_comprehensiveness", none, PROB), score("aopc_sufficiency", none, PROB)
     assert (a, b) == (0, 1) and note_of(a) == note_of(b) == "no positive score"
 def test_ferret_loo():
-    from xfeval.core import play
+    from xfeval.core.game import play
     from xfeval.metrics.erasure import leave_one_out
     close(play(leave_one_out(FERRET), PROB), O["ferret_loo"])
     close(score("taucorr_loo", FERRET, PROB), O["ferret_tau_b"])

@@ -8,14 +8,17 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from scipy.stats import kendalltau, pearsonr, spearmanr
 from sklearn.metrics import auc, average_precision_score, precision_recall_curve
 
-import xfeval.metrics.soft, xfeval.metrics.stats
-from xfeval.core import Ask, Explanation, Gold, Instance, as_ask, play
+import xfeval.metrics.soft, xfeval.metrics.diagnosticity, xfeval.stats.intervals, xfeval.stats.tests, xfeval.board.summarise, xfeval.board.compare, xfeval.board.diagnosticity
+from xfeval.core.game import Ask, as_ask, play
+from xfeval.core.explanation import Explanation
+from xfeval.core.text import Gold, Instance
 from xfeval.metrics.base import (Context, Noted, Skip, average_precision, check_options, direction, keep, metrics,
                                  note_of, options_of, result_rows, score, share_count)
-from xfeval.metrics.erasure import (aopc, coalition_sensitivity, corpus_f1, erasure_curve, overlap, overlap_table,
-                                    pr_area)
-from xfeval.metrics.soft import (corrupt, diagnosticity, function_words, rationale_explanation, rationale_profile,
-                                 scale_importance, scalings, soft_kinds, word_class)
+from xfeval.metrics.erasure import aopc, coalition_sensitivity, erasure_curve
+from xfeval.metrics.plausibility import corpus_f1, overlap, overlap_table, pr_area
+from xfeval.metrics.diagnosticity import (corrupt, diagnosticity, function_words, rationale_explanation,
+                                          rationale_profile, word_class)
+from xfeval.metrics.soft import scale_importance, scalings, soft_kinds
 from xfeval.metrics.unified import average_budget_all, average_budgets, budgets, matched_sets, random_explanation
 
 fast = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

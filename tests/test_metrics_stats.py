@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import stats
 
-from xfeval.metrics.stats import (bootstrap_interval, compare, compare_methods, diagnosticity_table, holm,
-                                  method_means, rank_agreement, summarise, truth_table)
+from xfeval.stats.intervals import bootstrap_interval
+from xfeval.stats.tests import compare
+from xfeval.board.compare import compare_methods, holm, method_means, rank_agreement
+from xfeval.board.diagnosticity import diagnosticity_table, truth_table
+from xfeval.board.summarise import summarise
 
 def table(n=30, seed=0, methods=(("good", .3), ("fair", .1), ("random", 0.))):
     rng = np.random.default_rng(seed)

@@ -1,4 +1,7 @@
 "Zhao and Aletras: zeroing, soft variants, model seeds, profiles; models without a mask token; one check of options"
+from xfeval.core.utils import check_options, options_of
+from xfeval.explainers.games import occlusion
+from xfeval.explainers.lime import lime
 import itertools, json
 
 import numpy as np
@@ -7,17 +10,23 @@ import pytest
 from scipy import stats
 
 torch = pytest.importorskip("torch")
-from xfeval import core
-from xfeval.core import Ask, Explanation, Instance
-from xfeval.engine import Engine, Job
-from xfeval.explainers import base as methods_base, games
+from xfeval.core.game import Ask
+from xfeval.core.explanation import Explanation
+from xfeval.core.text import Instance
+from xfeval.engine.run import Engine
+from xfeval.engine.rows import Job
+from xfeval.explainers import base as methods_base
 from xfeval.explainers.explain import explain
 from xfeval.metrics import base as metrics_base
 from xfeval.metrics.evaluate import evaluate
-from xfeval.metrics.soft import profile_features, profile_table, profiles, sigma_grid, soft_variants, variant
-from xfeval.metrics.stats import (compare_methods, diagnosticity_table, relation, stratified_mean, trust,
-                                  truth_table, wins)
-from xfeval.models import Classifier, new_tiny, value_of
+from xfeval.metrics.diagnosticity import profile_features, profile_table, profiles
+from xfeval.metrics.soft import sigma_grid, soft_variants, variant
+from xfeval.board.compare import compare_methods, relation
+from xfeval.board.diagnosticity import diagnosticity_table, trust, truth_table, wins
+from xfeval.board.summarise import stratified_mean
+from xfeval.models.classifier import Classifier
+from xfeval.truth.tiny import new_tiny
+from xfeval.models.encoding import value_of
 
 WORDS = "the a man woman dog plays reads guitar book music in park not and person outside".split()
 LABELS = ["yes", "no", "maybe"]
@@ -126,9 +135,9 @@ def test_a_function_cannot_be_soft():
 
 # one check of options
 @pytest.mark.parametrize("call",
-                         [lambda: core.check_options(games.lime, dict(sampels=3), "method 'lime'"),
-                          lambda: methods_base.check_options(games.lime, dict(sampels=3), "method 'lime'"),
-                                  lambda: games.check_options(games.lime, dict(sampels=3)),
+                         [lambda: check_options(lime, dict(sampels=3), "method 'lime'"),
+                          lambda: methods_base.check_options(lime, dict(sampels=3), "method 'lime'"),
+                                  lambda: games.check_options(lime, dict(sampels=3)),
                           lambda: metrics_base.check_options("infidelity", dict(n_sampels=3))])
 def test_one_message_for_unknown_options(call):
     with pytest.raises(ValueError,
@@ -136,9 +145,9 @@ def test_one_message_for_unknown_options(call):
         call()
 
 def test_options_are_what_has_a_default():
-    assert "rng" not in core.options_of(games.lime) and "n" not in core.options_of(games.lime)
-    assert core.options_of(games.occlusion) == {}
-    assert games.check_options is core.check_options is methods_base.check_options
+    assert "rng" not in options_of(lime) and "n" not in options_of(lime)
+    assert options_of(occlusion) == {}
+    assert games.check_options is check_options is methods_base.check_options
 
 # soft variants
 def test_soft_variants_cover_the_grid_and_have_names():
@@ -260,8 +269,8 @@ def test_trust_reads_truth_tables_of_several_models():
 
 # the paper's own tables, read by the predicates of its claims
 def test_claims_recounted_on_the_published_tables():
-    from xfeval.claims import check_claims
-    from xfeval.report import published
+    from xfeval.papers.claims import check_claims
+    from xfeval.papers.published import published
     v = check_claims("zhao2023",
                      {f"zhao2023_table0{k}": published(f"zhao2023_table0{k}") for k in (2, 3, 6)}).set_index("id")
     assert v.ours["zhao2023-soft-better"] == "16 of 18"

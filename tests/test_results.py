@@ -9,10 +9,10 @@ import psutil
 import pytest
 import yaml
 
-from xfeval import claims as cl
-from xfeval.core import bundled
-from xfeval.data import datasets
-from xfeval.report import Results, list_published, published, read_table, table_text
+from xfeval.papers import claims as cl
+from xfeval.core.utils import bundled
+from xfeval.data.datasets import datasets
+from xfeval.papers.published import Results, list_published, published, read_table, table_text
 
 KEYS = ["dataset", "model", "level", "explanation_type", "base"]
 LIST = {"sun2025": (12, 4), "zhao2023": (6, 3), "zaman2022": (12, 5), "pruthi2022": (11, 1)}
@@ -251,7 +251,7 @@ def folder(tmp_path):
 
 
 def test_runner_waits_for_what_a_notebook_needs_and_resumes(folder, tmp_path):
-    from xfeval.run import run
+    from xfeval.papers.run import run
     out, said = tmp_path/"out", []
     r = run("demo", out=out, folder=folder, say=said.append)
     assert not any("error" in x for x in r) and read_table(out/"tables"/"a_reader_t.csv").seen.tolist() == [1]
@@ -273,7 +273,7 @@ def test_runner_waits_for_what_a_notebook_needs_and_resumes(folder, tmp_path):
 
 
 def test_report_shows_what_was_made_and_says_what_is_missing(tmp_path):
-    from xfeval.run import notebooks, write_report
+    from xfeval.papers.run import notebooks, write_report
     res = Results(tmp_path, "sun2025_faithfulness", "tiny")
     res.table(pd.DataFrame(dict(dataset=["SNLI"], train=[7])), "sun2025_table01", "Data <b>")
     res.table(pd.DataFrame(dict(row=range(99))), "sun2025_table03", "Long")
@@ -288,7 +288,7 @@ def test_report_shows_what_was_made_and_says_what_is_missing(tmp_path):
 
 @pytest.mark.parametrize("profile,shown", [("demo", True), ("laptop", False)])
 def test_report_does_not_pass_on_texts_of_others(tmp_path, profile, shown):
-    from xfeval.run import notebooks, write_report
+    from xfeval.papers.run import notebooks, write_report
     res = Results(tmp_path, "pruthi2022_students", "")
     res.table(pd.DataFrame({"a sentence of somebody": ["LIME"]}), "pruthi2022_table02", "Examples")
     res.close()
@@ -298,7 +298,7 @@ def test_report_does_not_pass_on_texts_of_others(tmp_path, profile, shown):
 
 
 def test_longest_chain_of_notebooks_starts_first(folder):
-    from xfeval.run import _chains, notebooks
+    from xfeval.papers.run import _chains, notebooks
     nbs, names = notebooks(), ["sun2025_faithfulness", "sun2025_simulatability", "ferret_benchmark"]
     wait = {n: ["sun2025_faithfulness"] if n == "sun2025_simulatability" else [] for n in names}
     chain = _chains(names, nbs, {n: {} for n in names}, wait)
@@ -336,7 +336,7 @@ def test_a_run_with_other_parameters_that_was_cut_off_leaves_no_mixture(folder, 
 
 def test_a_killed_run_goes_on_where_it_was(folder, tmp_path):
     "The second notebook waits at a gate; there the whole process group is killed"
-    from xfeval.run import run
+    from xfeval.papers.run import run
     nb = nbformat.read(folder/"a_reader.ipynb", 4)
     nb.cells.insert(1, nbformat.v4.new_code_cell(HANG))
     nbformat.write(nb, folder/"a_reader.ipynb")
@@ -366,7 +366,7 @@ def test_a_killed_run_goes_on_where_it_was(folder, tmp_path):
 
 
 def test_an_incomplete_run_fails(tmp_path, monkeypatch, capsys):
-    from xfeval import run as r
+    from xfeval.papers import run as r
     records, said = {"ferret_benchmark": dict(name="ferret_benchmark")}, []
     r._check_complete(tmp_path, "smoke", records, said.append)
     assert said == ["incomplete: ferret_benchmark (ferret_benchmark): no output"]
@@ -386,14 +386,14 @@ MISTAKES = {"defaults: {sed: 1}": "did you mean 'seed'", "defaults: {seed: one}"
 
 @pytest.mark.parametrize("text", MISTAKES)
 def test_mistakes_in_a_profile_stop_the_run_before_anything_runs(folder, tmp_path, text):
-    from xfeval.run import run
+    from xfeval.papers.run import run
     (folder/"profiles"/"demo.yaml").write_text(text)
     with pytest.raises(ValueError, match=MISTAKES[text]): run("demo", out=tmp_path/"out", folder=folder)
     assert not (tmp_path/"out").exists()
 
 
 def test_values_inside_lists_are_checked():
-    from xfeval.run import _check_given
+    from xfeval.papers.run import _check_given
     have = dict(cells=[["SNLI", "controlled-nli", "tiny-bert-nli"]], data="controlled-nli", sizes=[1, 2])
     _check_given(dict(cells=[["FEVER", "controlled-fever", "any"]], data="xnli", sizes=[1, 2, 3]), have, "here")
     for bad, what in ((dict(cells=[["FEVER", "controlled-fevr", "m"]]), "controlled-fever"), (dict(data="xnly"), "xnli"),
@@ -402,7 +402,7 @@ def test_values_inside_lists_are_checked():
 
 
 def test_a_profile_may_leave_notebooks_out(folder):
-    from xfeval.run import left_out, load_profile
+    from xfeval.papers.run import left_out, load_profile
     write = (folder/"profiles"/"demo.yaml").write_text
     write("skip: {a_reader: no data}")
     assert list(load_profile("demo", folder)) == ["z_writer"] and left_out("demo", folder) == {"a_reader": "no data"}
@@ -412,7 +412,7 @@ def test_a_profile_may_leave_notebooks_out(folder):
 
 
 def test_profiles_that_ship_resolve_and_print_their_plan():
-    from xfeval.run import load_profile, profiles, resources
+    from xfeval.papers.run import load_profile, profiles, resources
     assert {"smoke", "demo", "laptop", "paper"} <= set(profiles())
     for p in profiles(): assert load_profile(p)
     r = resources("paper", only="sun2025")
@@ -426,7 +426,7 @@ def test_profiles_that_ship_resolve_and_print_their_plan():
 
 
 def test_every_model_of_the_paper_profile_has_a_source_and_a_size():
-    from xfeval.run import resources, run
+    from xfeval.papers.run import resources, run
     r = resources("paper")
     models = r["missing"][r["missing"].kind == "model"]
     assert len(models) > 25 and models.gb.notna().all(), models[models.gb.isna()].name.tolist()
@@ -441,7 +441,7 @@ def test_every_model_of_the_paper_profile_has_a_source_and_a_size():
 
 
 def test_stand_ins_are_never_called_by_the_papers_names():
-    from xfeval import sun
+    from xfeval.papers.sun2025 import study as sun
     cells = [["SNLI", "BERT", "controlled-nli", "tiny-bert-nli"],
              ["FEVER", "BERT", "spanex-fever", "models/bert-base-uncased-fever"]]
     t = pd.DataFrame(dict(dataset=["SNLI", "FEVER"], model="BERT"))
@@ -454,7 +454,7 @@ def test_stand_ins_are_never_called_by_the_papers_names():
 
 
 def test_cells_without_data_or_model_say_why(monkeypatch):
-    from xfeval import sun
+    from xfeval.papers.sun2025 import study as sun
     made, missing = sun.study_cells([["SNLI", "BERT", "snli", "no-such-model"],
                                      ["FEVER", "BERT", "spanex-fever", "tiny-bert-fever"]])
     why = {(w["dataset"], w["model"]): text for w, text in missing}
@@ -463,7 +463,7 @@ def test_cells_without_data_or_model_say_why(monkeypatch):
 
 
 def test_f1_is_not_counted_on_what_a_model_has_learned_from(monkeypatch, tmp_path):
-    from xfeval import sun
+    from xfeval.papers.sun2025 import study as sun
     (tmp_path/"card.json").write_text(json.dumps(dict(recipe=dict(train=[["fever-symmetric", "validation", None]]))))
     monkeypatch.setattr(sun, "bundled", lambda *parts: tmp_path/"card.json")
     assert sun._trained_on("m", "fever-symmetric", "validation") and not sun._trained_on("m", "fever-symmetric",
@@ -481,7 +481,7 @@ def test_a_claim_on_spread_survives_redraws():
 
 def test_a_killed_runner_takes_its_notebooks_along():
     "Nothing goes on computing after the runner is gone"
-    from xfeval.run import _papermill, _watch
+    from xfeval.papers.run import _papermill, _watch
     assert _papermill.startswith(_watch)
     child = _watch + "print(os.getpid(), flush=True); threading.Event().wait()"
     runner = subprocess.Popen([sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"],

@@ -1,4 +1,5 @@
 "Shards here and on a cluster: the same bytes, also when a worker dies, also when resumed"
+from xfeval.models.store import load_model
 import json, os, signal, warnings
 
 import numpy as np
@@ -6,12 +7,14 @@ import pandas as pd
 import pytest
 import torch
 
-from xfeval.core import Explanation, Gold, Instance
-from xfeval.engine import Engine
+from xfeval.core.explanation import Explanation
+from xfeval.core.text import Gold, Instance
+from xfeval.engine.run import Engine
 from xfeval.explainers.explain import explain
 from xfeval.metrics.evaluate import evaluate
-from xfeval.models import load_model, new_tiny
-from xfeval.scale import Store, cluster, evaluate_shards, executor, explain_shards, run_shards, run_task
+from xfeval.models.store import load_model
+from xfeval.truth.tiny import new_tiny
+from xfeval.board.scale import Store, cluster, evaluate_shards, executor, explain_shards, run_shards, run_task
 
 LABELS = ["entailment", "neutral", "contradiction"]
 WORDS = "a the man woman dog cat runs sleeps plays guitar music in park red two three not outside with old".split()
@@ -149,9 +152,9 @@ def test_a_killed_worker_changes_nothing(folder, tmp_path):
 
 
 def test_a_worker_loads_a_model_once(folder, monkeypatch):
-    from xfeval import models, scale
+    from xfeval.board import scale
     monkeypatch.setattr(scale, "_models", {})
-    loaded, plain = [], models.load_model
+    loaded, plain = [], load_model
     monkeypatch.setattr(models, "load_model", lambda *a, **k: loaded.append(a) or plain(*a, **k))
     explain_shards(folder, texts(6), "occlusion", absent="mask", shard=2, threads=1)
     assert len(loaded) == 1
@@ -179,7 +182,7 @@ class Client:
 
 
 def on_cluster(client, tasks, slow=1e9):
-    from xfeval.scale import _Sent
+    from xfeval.board.scale import _Sent
     answers = [None]*len(tasks)
     def arrive(i, a): answers[i] = json.loads(a)["task"]
     _Sent(client, tasks, answers, retries=2, slow=slow).run(range(len(tasks)), arrive)

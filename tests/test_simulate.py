@@ -9,13 +9,20 @@ import torch
 import torchcrf
 from torch import nn
 
-import xfeval.controlled_more
-from xfeval.controlled import generate
-from xfeval.core import Explanation, Instance, bundled
-from xfeval.models import new_tiny
-from xfeval.questions import new_qa_teacher
-from xfeval.simulate import agents, humans, qa, rankings, students, training
-from xfeval.simulate.training import Lesson, Recipe, Stack, crossed_interval, run_lessons, train_together
+import xfeval.truth.templates, xfeval.truth.fever, xfeval.truth.sentiment, xfeval.truth.topic, xfeval.truth.mrc, xfeval.truth.evinf, xfeval.truth.qa
+from xfeval.truth.corpora import generate
+from xfeval.core.explanation import Explanation
+from xfeval.core.text import Instance
+from xfeval.core.utils import bundled
+from xfeval.truth.tiny import new_tiny
+from xfeval.simulate.questions import new_qa_teacher
+from xfeval.simulate import agents
+from xfeval.apps import annotation as humans
+from xfeval.simulate import qa
+from xfeval.papers.pruthi2022 import rankings
+from xfeval.simulate import students
+from xfeval.simulate.train import Lesson, Recipe, Stack, run_lessons, train_together
+from xfeval.stats.intervals import crossed_interval
 
 ORACLES = json.loads((Path(__file__).parent/"oracles.json").read_text())
 
@@ -293,7 +300,7 @@ def test_together_equals_one_by_one(select):
 
 
 def test_batches_of_similar_length_hold_every_example_once():
-    from xfeval.simulate.training import _orders
+    from xfeval.simulate.train import _orders
     r = np.random.default_rng(0)
     lengths = torch.tensor(r.integers(3, 40, 203))
     batches = _orders(r, 0, 203, 8, lengths)

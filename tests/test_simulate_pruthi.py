@@ -7,12 +7,13 @@ import pytest
 import torch
 from scipy import stats as st
 
-from xfeval.core import Gold, Instance, data_root
-from xfeval.models import new_tiny
-from xfeval.report import published
-from xfeval.simulate import pruthi
+from xfeval.core.text import Gold, Instance
+from xfeval.core.utils import data_root
+from xfeval.truth.tiny import new_tiny
+from xfeval.papers.published import published
+from xfeval.papers.pruthi2022 import study as pruthi
 from xfeval.simulate.students import StudentConfig, how_many, run_students, select_words
-from xfeval.simulate.training import Recipe
+from xfeval.simulate.train import Recipe
 
 
 @pytest.fixture(autouse=True)

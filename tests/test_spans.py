@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from xfeval.core import Explanation, Instance
-from xfeval.explainers.spans import (backends, bounded_louvain, combined, contiguous, directed_weights, graph,
-                                     graph_weights, louvain, modularity, negatives, pair_items, pair_scores,
-                                     random_pairs, random_spans, runs, snli_lengths, span_interactions, span_lengths,
-                                     span_scores, trivial, whole_words)
+from xfeval.core.explanation import Explanation
+from xfeval.core.text import Instance
+from xfeval.explainers.louvain import backends, bounded_louvain, graph, louvain, modularity
+from xfeval.explainers.spans import (combined, contiguous, random_pairs, random_spans, runs, snli_lengths,
+                                     span_interactions, span_lengths, span_scores, trivial, whole_words)
+from xfeval.explainers.pairs import directed_weights, graph_weights, negatives, pair_items, pair_scores
 
 few = settings(max_examples=40, deadline=None, derandomize=True)
 sizes, seeds = st.integers(1, 9), st.integers(0, 10**6)

@@ -5,10 +5,13 @@ import numpy as np
 import pytest
 import torch
 
-import xfeval.models
-from xfeval.core import Gold, Instance
-from xfeval.models import load_model, new_tiny, value_of
-from xfeval.training import Muon, accuracy, augment, fit, save_delta, shares, tabulate, _Course, _may_shorten, _optimiser, _slice, _windows
+import xfeval.models.encoding, xfeval.models.classifier, xfeval.models.last_layer, xfeval.models.gradients, xfeval.models.attention, xfeval.models.functions, xfeval.models.store, xfeval.truth.tiny, xfeval.simulate.init
+from xfeval.core.text import Gold, Instance
+from xfeval.models.store import load_model
+from xfeval.truth.tiny import new_tiny
+from xfeval.models.encoding import value_of
+from xfeval.simulate.fit import (Muon, accuracy, augment, fit, save_delta, shares, tabulate, _Course, _may_shorten,
+                                 make_optimiser, _slice, windows_of)
 
 torch.set_num_threads(1)
 LABELS = ["same", "other"]
@@ -99,7 +102,7 @@ def test_shares_are_checked():
 
 def test_windows_cover_everything_once_and_are_similar_in_length():
     n = np.random.default_rng(0).integers(1, 100, 1000)
-    batches = _windows(np.random.default_rng(0), n, 16, 20)
+    batches = windows_of(np.random.default_rng(0), n, 16, 20)
     assert sorted(np.concatenate(batches)) == list(range(1000))
     assert np.mean([np.ptp(n[i]) for i in batches]) < 10
 
@@ -204,7 +207,7 @@ def test_dropout_or_a_listener_keeps_the_last_layer_whole():
 def test_muon_turns_hidden_matrices_only_and_learns(arch):
     c = tiny(arch)
     names = {id(p): n for n, p in c.model.named_parameters()}
-    opt, trained = _optimiser(c.model, 1e-3, .01, kind="muon")
+    opt, trained = make_optimiser(c.model, 1e-3, .01, kind="muon")
     assert sorted(names[id(p)] for p in trained) == sorted(names.values())
     inner = [names[id(p)] for p in opt.param_groups[0]["params"]]
     assert inner and not [n for n in inner if any(w in n for w in ("embed", "wte", "wpe", "classif", "score", "bias"))]

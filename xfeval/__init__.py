@@ -3,14 +3,18 @@
 __version__ = "0.1.0"
 
 _names = { # module: its public names
-    "core": ("Instance", "Explanation", "Gold"),
-    "data": ("load_data", "load_table", "list_datasets"),
-    "models": ("Classifier", "load_model", "list_models"),
-    "engine": ("Engine",),
+    "core.text": ("Instance", "Gold"),
+    "core.explanation": ("Explanation",),
+    "data.datasets": ("load_data", "list_datasets"),
+    "data.table": ("load_table",),
+    "models.classifier": ("Classifier",),
+    "models.store": ("load_model", "list_models"),
+    "engine.run": ("Engine",),
     "explainers.explain": ("explain", "list_methods"),
     "metrics.evaluate": ("evaluate", "list_metrics"),
-    "metrics.stats": ("summarise",),
+    "board.summarise": ("summarise",),
 }
+registers = {"dataset": ("xfeval.truth.corpora",)} # {registry: modules that add to it when it is first asked}
 _places = {name: module for module, names in _names.items() for name in names}
 __all__ = ["__version__", *_places]
 
@@ -20,7 +24,7 @@ def __getattr__(name):
     if name not in _places: raise AttributeError(f"module 'xfeval' has no attribute {name!r}")
     from importlib import import_module
     if name in ("Explanation", "Instance", "explain", "load_data"):
-        import_module("xfeval.pictures") # gives explanations their `show`
+        import_module("xfeval.view.show") # gives explanations their `show`
     value = getattr(import_module(f"xfeval.{_places[name]}"), name)
     globals()[name] = value
     return value

@@ -3,7 +3,7 @@ import os, random, signal, subprocess, sys, textwrap, time
 
 import pytest
 
-from xfeval.models import new_tiny
+from xfeval.truth.tiny import new_tiny
 
 WORDS = "a the man woman dog cat runs sleeps plays guitar music in park red two three not outside with old".split()
 SCRIPT = textwrap.dedent("""

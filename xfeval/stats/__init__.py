@@ -1,0 +1,4 @@
+"""Intervals, tests and scores"""
+from .._rooms import room
+
+__getattr__ = room(__name__, "intervals", "tests")
