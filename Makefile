@@ -9,7 +9,7 @@ JOBS    ?=
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: setup results test lab bench soak docs notebooks execute keep clean
+.PHONY: setup results test lab bench soak docs notebooks execute keep clean size
 
 setup: $(READY)
 
@@ -51,3 +51,6 @@ keep: $(READY)  ## after "make results": take what the result notebooks showed o
 
 clean:
 	rm -rf .venv _docs _proc build dist *.egg-info
+
+size:  ## how large each room of the library is
+	@$(PY) tests/size.py

@@ -286,7 +286,7 @@ def test_version_and_no_arguments():
     assert good("--version").strip() == f"xfeval {__version__}" and "Commands:" in good()
 
 def test_help_imports_nothing_heavy():
-    code = "import sys, xfeval.cli; sys.exit(', '.join(m for m in ('torch', 'transformers', 'pandas', 'numpy', 'matplotlib') if m in sys.modules))"
+    code = "import sys, xfeval.apps.cli; sys.exit(', '.join(m for m in ('torch', 'transformers', 'pandas', 'numpy', 'matplotlib') if m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr.strip() == ""
 
 def test_small_things():
@@ -299,5 +299,5 @@ def test_small_things():
 
 def test_ctrl_c_is_one_line(monkeypatch):
     def interrupted(what): raise KeyboardInterrupt
-    monkeypatch.setattr("xfeval.cli._shelf", interrupted)
+    monkeypatch.setattr("xfeval.apps.cli._shelf", interrupted)
     assert bad("list", "methods", code=130) == "xfeval: stopped"

@@ -327,7 +327,7 @@ def test_what_was_painted_is_gold(data):
 
 def test_every_corpus_is_known_without_a_further_import():
     import subprocess, sys
-    code = "from xfeval.controlled import generate; print(len(generate('controlled-qa', 2)))"
+    code = "from xfeval.truth.corpora import generate; print(len(generate('controlled-qa', 2)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "2"
 
 def test_no_noun_is_kept_from_training_whole():

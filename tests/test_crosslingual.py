@@ -417,7 +417,7 @@ def test_export_checks_first(clf, tmp_path, kw, text):
 
 def test_a_missing_extra_is_a_plain_error(clf, tmp_path, monkeypatch):
     def missing(): raise ImportError("pip install it")
-    monkeypatch.setattr(sys.modules["xfeval.crosslingual.align"], "use_table", missing)
+    monkeypatch.setattr(sys.modules["xfeval.crosslingual.static"], "use_table", missing)
     with pytest.raises(ValueError, match="aligner 'static' cannot be used: pip install it"):
         ex.export_exnli("demo-xnli", clf, "static", tmp_path/"x")
 

@@ -57,7 +57,7 @@ def test_small_enough_and_documented(name):
     folder = bundled("models", name)
     assert sum(p.stat().st_size for p in folder.iterdir()) <= 2*2**20
     card = json.loads((folder/"card.json").read_text())
-    assert card["name"] == name and card["made_by"] == f"python -m xfeval.embedded {name}" and card["training"]
+    assert card["name"] == name and card["made_by"] == f"python -m xfeval.truth.recipes {name}" and card["training"]
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_card_tells_the_recipe_that_the_command_follows(name):

@@ -144,7 +144,7 @@ def test_damaged_cache_file_is_dropped_with_one_warning(clf, tmp_path, damage):
 
 def test_full_disk_costs_a_warning_not_the_run(clf, tmp_path, monkeypatch):
     def full(*a): raise OSError(28, "No space left on device")
-    monkeypatch.setattr("xfeval.engine.write_whole", full)
+    monkeypatch.setattr("xfeval.engine.rows.write_whole", full)
     with pytest.warns(UserWarning, match="No space left on device"): v = Engine(clf, cache=tmp_path).predict(texts(3))
     np.testing.assert_allclose(v, Engine(clf).predict(texts(3)), atol=1e-6)
 

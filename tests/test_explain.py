@@ -11,7 +11,8 @@ from xfeval.engine.run import Engine, engine_for
 from xfeval.engine.rows import Job
 from xfeval.explainers import attention as att
 from xfeval.explainers import gradients as grads
-from xfeval.explainers.base import methods, options_of
+from xfeval.core.utils import options_of
+from xfeval.explainers.base import methods
 from xfeval.explainers.explain import explain, list_methods
 from xfeval.explainers.exchange import from_captum, from_ferret, from_shap, from_tokens
 from xfeval.models.classifier import Classifier

@@ -11,7 +11,8 @@ from hypothesis import given as hypothesis_given, settings, strategies as st
 from xfeval.core.game import play
 from xfeval.explainers.kriging import Kriging
 from xfeval.explainers.interactions import bivariate_shapley, interaction_of, shapley_interaction
-from xfeval.explainers.games import check_options, cost, games, occlusion, random_scores
+from xfeval.core.utils import check_options
+from xfeval.explainers.games import cost, games, occlusion, random_scores
 from xfeval.explainers.shapley import (coalitions, estimators, every_coalition, exact_shapley, kernel_budget,
                                        kernel_projection, kernel_regression, kernel_shap, kernel_weights, shapley_of,
                                        shapley_sampling)

@@ -12,8 +12,8 @@ import xfeval.metrics.soft, xfeval.metrics.diagnosticity, xfeval.stats.intervals
 from xfeval.core.game import Ask, as_ask, play
 from xfeval.core.explanation import Explanation
 from xfeval.core.text import Gold, Instance
-from xfeval.metrics.base import (Context, Noted, Skip, average_precision, check_options, direction, keep, metrics,
-                                 note_of, options_of, result_rows, score, share_count)
+from xfeval.metrics.base import (Context, Noted, Skip, average_precision, check_metric_options, direction, keep, metrics,
+                                 note_of, metric_options, result_rows, score, share_count)
 from xfeval.metrics.erasure import aopc, coalition_sensitivity, erasure_curve
 from xfeval.metrics.plausibility import corpus_f1, overlap, overlap_table, pr_area
 from xfeval.metrics.diagnosticity import (corrupt, diagnosticity, function_words, rationale_explanation,
@@ -42,7 +42,7 @@ def tokens(scores, **kw): return Context(Explanation.from_scores(text(len(scores
 
 def run(name, ctx, seed=0, **options):
     "Play a metric; labels where labels are asked"
-    out = metrics[name](ctx, **check_options(name, options))
+    out = metrics[name](ctx, **check_metric_options(name, options))
     if not inspect.isgenerator(out): return out
     try:
         ask = next(out)
@@ -61,13 +61,13 @@ def test_every_metric_says_what_it_is():
         assert set((info.get("parts") or {}).values()) <= {"higher", "lower"} and "needs" in info
         asks = inspect.isgeneratorfunction(metrics[name])
         assert asks == (info["cost"] != "none"), name
-        if asks and not name.startswith("soft_"): assert options_of(name)["absent"] == info["absent"]
+        if asks and not name.startswith("soft_"): assert metric_options(name)["absent"] == info["absent"]
 
 @pytest.mark.parametrize("name,absent",
                          [("unified_comprehensiveness", "mask"), ("aopc_sufficiency", "delete"),
                           ("eraser_comprehensiveness", "delete"), ("normalised_sufficiency", "pad"),
                           ("comprehensiveness", "delete")])
-def test_default_absence(name, absent): assert options_of(name)["absent"] == absent
+def test_default_absence(name, absent): assert metric_options(name)["absent"] == absent
 
 def test_unknown_names_and_options_are_refused():
     ctx = tokens([1., 2.])

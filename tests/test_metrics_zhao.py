@@ -136,9 +136,7 @@ def test_a_function_cannot_be_soft():
 # one check of options
 @pytest.mark.parametrize("call",
                          [lambda: check_options(lime, dict(sampels=3), "method 'lime'"),
-                          lambda: methods_base.check_options(lime, dict(sampels=3), "method 'lime'"),
-                                  lambda: games.check_options(lime, dict(sampels=3)),
-                          lambda: metrics_base.check_options("infidelity", dict(n_sampels=3))])
+                          lambda: metrics_base.check_metric_options("infidelity", dict(n_sampels=3))])
 def test_one_message_for_unknown_options(call):
     with pytest.raises(ValueError,
                        match=r"unknown option '\w*sampels' of .*: allowed are .*; did you mean '\w*samples'\?"):
@@ -147,7 +145,6 @@ def test_one_message_for_unknown_options(call):
 def test_options_are_what_has_a_default():
     assert "rng" not in options_of(lime) and "n" not in options_of(lime)
     assert options_of(occlusion) == {}
-    assert games.check_options is check_options is methods_base.check_options
 
 # soft variants
 def test_soft_variants_cover_the_grid_and_have_names():

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-NOTEBOOKS = sorted((ROOT/"nbs").glob("*.ipynb"))
+NOTEBOOKS = sorted(p for p in (ROOT/"nbs").rglob("*.ipynb") if "papers" not in p.parts[:-2] and "tutorials" not in p.parts)
 TUTORIALS = sorted((ROOT/"nbs"/"tutorials").glob("*.ipynb"))
 
 

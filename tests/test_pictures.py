@@ -253,7 +253,7 @@ def test_figures_of_any_script_without_warnings(lang):
     plt.close("all")
 
 def test_missing_fonts_become_boxes(monkeypatch):
-    monkeypatch.setattr(P, "fonts", lambda lang="en": ("DejaVu Sans",))
+    monkeypatch.setattr("xfeval.view.figures.fonts", lambda lang="en": ("DejaVu Sans",))
     _measurer.cache_clear()
     assert drawable("a 小 b", "zh") == "a □ b"
     with warnings.catch_warnings():

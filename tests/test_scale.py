@@ -108,7 +108,7 @@ def test_a_changed_model_is_another_model(folder, tmp_path):
 
 def test_store_that_cannot_be_written_costs_a_warning(folder, tmp_path, monkeypatch):
     def full(*a): raise OSError(28, "No space left on device")
-    monkeypatch.setattr("xfeval.scale.write_whole", full)
+    monkeypatch.setattr("xfeval.board.scale.write_whole", full)
     with pytest.warns(UserWarning, match="No space left"):
         found = explain_shards(folder, texts(4), "occlusion", absent="mask", shard=2, threads=1,
                                store=tmp_path/"kept")
@@ -155,7 +155,7 @@ def test_a_worker_loads_a_model_once(folder, monkeypatch):
     from xfeval.board import scale
     monkeypatch.setattr(scale, "_models", {})
     loaded, plain = [], load_model
-    monkeypatch.setattr(models, "load_model", lambda *a, **k: loaded.append(a) or plain(*a, **k))
+    monkeypatch.setattr("xfeval.models.store.load_model", lambda *a, **k: loaded.append(a) or plain(*a, **k))
     explain_shards(folder, texts(6), "occlusion", absent="mask", shard=2, threads=1)
     assert len(loaded) == 1
 

@@ -3,6 +3,7 @@ import itertools, json, math
 from pathlib import Path
 
 import numpy as np
+from xfeval.core.utils import seed_for
 import pandas as pd
 import pytest
 import torch
@@ -315,7 +316,7 @@ def test_batches_of_similar_length_hold_every_example_once():
 
 def test_one_by_one_equals_plain_torch():
     data, r = task(40, 0), Recipe(3, 8, lr=.02, select="last", clip=.5); stack, _ = train_together([net(0)], [data], LOSS, [7], r)
-    m = net(0); opt = torch.optim.AdamW(m.parameters(), lr=r.lr, weight_decay=r.decay); rng = np.random.default_rng(training.seed_for(7, "order of examples")); step = 0
+    m = net(0); opt = torch.optim.AdamW(m.parameters(), lr=r.lr, weight_decay=r.decay); rng = np.random.default_rng(seed_for(7, "order of examples")); step = 0
     for _ in range(3):
         o = torch.tensor(rng.permutation(40))
         for i in range(0, 40, 8):

@@ -7,8 +7,8 @@ from hypothesis import given, settings, strategies as st
 from xfeval.core.explanation import Explanation
 from xfeval.core.text import Instance
 from xfeval.explainers.louvain import backends, bounded_louvain, graph, louvain, modularity
-from xfeval.explainers.spans import (combined, contiguous, random_pairs, random_spans, runs, snli_lengths,
-                                     span_interactions, span_lengths, span_scores, trivial, whole_words)
+from xfeval.explainers.spans import (combined, contiguous, random_matrix, random_spans, runs, snli_lengths,
+                                     span_interactions, span_lengths, span_scores, trivial_block, whole_words)
 from xfeval.explainers.pairs import directed_weights, graph_weights, negatives, pair_items, pair_scores
 
 few = settings(max_examples=40, deadline=None, derandomize=True)
@@ -184,17 +184,17 @@ def test_combined():
     with pytest.raises(ValueError, match="two instances"): combined(s, other)
 
 def test_random_baselines():
-    assert len(random_pairs(P)) == 12 and random_pairs(P, 1) == random_pairs(P, 1) != random_pairs(P, 2)
+    assert len(random_matrix(P)) == 12 and random_matrix(P, 1) == random_matrix(P, 1) != random_matrix(P, 2)
     lengths = np.array(span_lengths(random_spans([0]*30+[1]*30, 0, count=400)))
     for k, share in snli_lengths.items(): assert abs((lengths == k).mean()-share) < .07
     assert set(span_lengths(random_spans(P, 0, [(3, 2)], 3))) == {(3, 2)}
     assert len(random_spans([0, 1], 0, count=9)) == 1
     Explanation.from_scores(hug(), random_spans(P, 5), kind="span")
-    Explanation.from_scores(hug(), random_pairs(P, 5), kind="pair")
+    Explanation.from_scores(hug(), random_matrix(P, 5), kind="pair")
     with pytest.raises(ValueError, match="positive"): random_spans(P, 0, [(0, 1)])
 
 def test_trivial():
-    def marked(n, block): return np.flatnonzero(trivial(n, block)).tolist()
+    def marked(n, block): return np.flatnonzero(trivial_block(n, block)).tolist()
     assert [marked(20, 0), marked(20, 1), marked(30, 2)] == [[0, 1], [2, 3], [6, 7, 8]]
-    assert np.argsort(-trivial(20, 1), kind="stable")[:2].tolist() == [2, 3] and trivial(0).shape == (0,)
-    with pytest.raises(ValueError, match="percent"): trivial(5, 0, 0)
+    assert np.argsort(-trivial_block(20, 1), kind="stable")[:2].tolist() == [2, 3] and trivial_block(0).shape == (0,)
+    with pytest.raises(ValueError, match="percent"): trivial_block(5, 0, 0)

@@ -223,7 +223,7 @@ def test_early_stopping_returns_to_the_best(monkeypatch):
     def fake(clf, data, batch=128):
         seen.append(weights(clf))
         return next(given)
-    monkeypatch.setattr("xfeval.training.accuracy", fake)
+    monkeypatch.setattr("xfeval.simulate.fit.accuracy", fake)
     r = fit(c, TRAIN[:320], DEV, batch=32, eval_every=2, early_stopping=2)
     assert len(seen) == 4 and r["best_step"] == 4 and r["steps"] == 8
     assert torch.equal(weights(c), seen[1]) and not torch.equal(seen[3], seen[1])
@@ -312,7 +312,7 @@ def base(tmp_path, monkeypatch):
     "The folder of a model that poses as an installed package"
     folder = tmp_path/"base"/"model"
     monkeypatch.setenv("XFEVAL_HOME", str(tmp_path))
-    monkeypatch.setattr(xfeval.models, "_package_folder", lambda name: folder)
+    monkeypatch.setattr("xfeval.models.store.package_folder", lambda name: folder)
     return tiny(width=64).save(folder)
 
 

@@ -9,7 +9,7 @@ WORDS = "a the man woman dog cat runs sleeps plays guitar music in park red two 
 SCRIPT = textwrap.dedent("""
     import sys, numpy as np, torch
     from xfeval.core import Instance, write_whole
-    from xfeval.scale import evaluate_shards, explain_shards
+    from xfeval.board.scale import evaluate_shards, explain_shards
     from xfeval.engine import Engine
     from xfeval.models import load_model
     from xfeval.explainers.explain import explain
@@ -80,7 +80,7 @@ def test_a_small_disk(tmp_path):
 
 def smoke(out, lines=None):
     "`make results PROFILE=smoke` into a folder, killed once `lines` more notebooks have ended; what it said"
-    command = [sys.executable, "-m", "xfeval.run", "--profile", "smoke", "--out", str(out)]
+    command = [sys.executable, "-m", "xfeval.papers.run", "--profile", "smoke", "--out", str(out)]
     p = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     said = []
     for line in p.stdout:

@@ -6,7 +6,7 @@
 __all__ = ['cohort_tests', 'study_plan', 'marked_html', 'sheet', 'write_study', 'read_answers', 'simulate_workers',
            'cohort_table', 'compare_cohorts', 'published_study']
 
-# %% ../../nbs/apps/02_annotation.ipynb #281ff5a3
+# %% ../../nbs/apps/02_annotation.ipynb #294f01b8
 import html, itertools, json
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from ..core.utils import check_choice, fingerprint, seed_for, write_whole
 from ..models.classifier import Classifier
 from ..simulate.students import select_words
 
-# %% ../../nbs/apps/02_annotation.ipynb #5c003ae4
+# %% ../../nbs/apps/02_annotation.ipynb #746cbf59
 def study_plan(instances,
                labels, # what the model says about each text
                explained:int=40, test:int=20,
@@ -39,7 +39,7 @@ def study_plan(instances,
         out[name], out[f"{name}_errors"] = rng.permutation(take).tolist(), k
     return out
 
-# %% ../../nbs/apps/02_annotation.ipynb #3098ff60
+# %% ../../nbs/apps/02_annotation.ipynb #8a17fc55
 _style = """body{font:16px/1.5 sans-serif;max-width:46em;margin:2em auto;padding:0 1em}
 article{border:1px solid #bbb;border-radius:6px;padding:.6em 1em;margin:1em 0}
 mark{background:#ffe08a;padding:0 .1em}.label{font-weight:bold}fieldset{border:0;padding:0;margin:.4em 0}"""
@@ -67,7 +67,7 @@ not what you think, but what the system says.</p>
 <p><button id="save">Save my answers</button> <span id="note" role="status"></span></p>
 <script type="application/json" id="who">{who}</script><script>{script}</script></body></html>"""
 
-# %% ../../nbs/apps/02_annotation.ipynb #b9e506f9
+# %% ../../nbs/apps/02_annotation.ipynb #2398d6fa
 def marked_html(x:Instance, words) -> str:
     "A text with some words highlighted, escaped"
     out, i = [], 0
@@ -102,7 +102,7 @@ def sheet(worker:str, study:str,
     return _page.format(style=_style, script=_script, who=who, learn=learn, quiz=quiz,
                         n_shown=len(shown), n_asked=len(asked))
 
-# %% ../../nbs/apps/02_annotation.ipynb #a44c2e03
+# %% ../../nbs/apps/02_annotation.ipynb #6e749592
 def write_study(folder, instances,
                 labels,             # what the model says about each text
                 cohorts,            # {name: explanations (or sets of words) of the texts}
@@ -128,7 +128,7 @@ def write_study(folder, instances,
     write_whole(folder/"key.json", json.dumps(key, indent=1))
     return key
 
-# %% ../../nbs/apps/02_annotation.ipynb #a9f8f587
+# %% ../../nbs/apps/02_annotation.ipynb #e2948d81
 def _checked(path, key, seen):
     "The content of an answer file, if it belongs to the study and is complete"
     d = json.loads(path.read_text(encoding="utf8"))
@@ -174,7 +174,7 @@ def simulate_workers(folder, key:dict,
         write_whole(Path(folder)/f"answers_{worker}.json", json.dumps(record))
     return len(key["workers"])
 
-# %% ../../nbs/apps/02_annotation.ipynb #f04ffcc9
+# %% ../../nbs/apps/02_annotation.ipynb #cf152fa5
 def _welch(a, b): return st.ttest_ind(a, b, equal_var=False).pvalue
 def _mannwhitney(a, b): return st.mannwhitneyu(a, b).pvalue
 
@@ -202,7 +202,7 @@ def compare_cohorts(answers:pd.DataFrame, test:str="welch") -> pd.DataFrame: # o
         return dict(a=a, b=b, difference=difference, p=float(p_value(acc[a], acc[b])), test=test)
     return pd.DataFrame([row(a, b) for a, b in itertools.combinations(acc, 2)])
 
-# %% ../../nbs/apps/02_annotation.ipynb #d8e57139
+# %% ../../nbs/apps/02_annotation.ipynb #730c4804
 def published_study() -> pd.DataFrame:
     "What Pruthi et al. report about their crowd study"
     t = published("pruthi2022_text_claims")

@@ -8,7 +8,7 @@ __all__ = ['app', 'Version', 'Json', 'Quiet', 'Seed', 'Device', 'Hub', 'Count', 
            'Commands', 'main', 'read_lines', 'to_instance', 'pairs_of', 'table_text', 'list_', 'explain', 'evaluate',
            'results', 'export_exnli', 'explore', 'examine', 'doctor']
 
-# %% ../../nbs/apps/00_cli.ipynb #e16b2b64
+# %% ../../nbs/apps/00_cli.ipynb #58e676ec
 import json, math, os, shutil, sys
 from pathlib import Path
 from typing import Annotated, Optional
@@ -16,7 +16,7 @@ from typing import Annotated, Optional
 import typer
 from typer.core import TyperGroup
 
-# %% ../../nbs/apps/00_cli.ipynb #8bc7ab11
+# %% ../../nbs/apps/00_cli.ipynb #b07ab940
 def _one_line(e): return " ".join(str(e).split()) or type(e).__name__
 
 def _complain(text): print(f"xfeval: {text}", file=sys.stderr)
@@ -65,7 +65,7 @@ def main():
     "The entry point"
     app(prog_name="xfeval")
 
-# %% ../../nbs/apps/00_cli.ipynb #88dad3f3
+# %% ../../nbs/apps/00_cli.ipynb #ea51f765
 def _raw(source):
     "The name of a source for messages, and its bytes"
     if source != "-":
@@ -93,7 +93,7 @@ def read_lines(source:str="-") -> list: # (line number, value)
     if not out: raise ValueError(f"{name} is empty: expected one JSON object per line")
     return out
 
-# %% ../../nbs/apps/00_cli.ipynb #18b501ab
+# %% ../../nbs/apps/00_cli.ipynb #2b2b50a1
 def to_instance(d:dict):
     "An `Instance` from one line"
     from xfeval.core.text import Instance
@@ -123,7 +123,7 @@ def _each(lines, make, source):
             raise ValueError(f"{'standard input' if source == '-' else source}, line {n}: {why}") from None
     return out
 
-# %% ../../nbs/apps/00_cli.ipynb #07e50914
+# %% ../../nbs/apps/00_cli.ipynb #910119e7
 def pairs_of(given) -> dict: # {name: value}
     "Options from `name=value` texts"
     out = {}
@@ -134,7 +134,7 @@ def pairs_of(given) -> dict: # {name: value}
         except ValueError: out[k] = v
     return out
 
-# %% ../../nbs/apps/00_cli.ipynb #5516dad9
+# %% ../../nbs/apps/00_cli.ipynb #35532b0e
 def _is_number(v): return isinstance(v, (int, float)) and not isinstance(v, bool)
 
 def _cell(v, digits):
@@ -155,7 +155,7 @@ def table_text(df,
     lines = ["  ".join(row).rstrip() for row in zip(*columns)]
     return "\n".join(l if width is None or len(l) <= width else l[:width-3] + "..." for l in lines)
 
-# %% ../../nbs/apps/00_cli.ipynb #595d8023
+# %% ../../nbs/apps/00_cli.ipynb #6cd4d060
 def _jsonable(v): # JSON has no NaN
     return None if isinstance(v, float) and not math.isfinite(v) else v
 
@@ -177,7 +177,7 @@ Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:0, mps.")]
 Hub = Annotated[bool, typer.Option("--hub", help="Allow fetching the model from the hub.")]
 Count = Annotated[Optional[int], typer.Option("-n", "--n", help="At most so many instances.")]
 
-# %% ../../nbs/apps/00_cli.ipynb #754e8fe7
+# %% ../../nbs/apps/00_cli.ipynb #50b4e69c
 _shelves = ("datasets", "methods", "metrics", "models", "profiles")
 
 def _model_cards():
@@ -207,7 +207,7 @@ def _shelf(what):
     rows = [dict(name=p, notebooks=len(notebooks())) for p in profiles()]
     return pd.DataFrame(rows, columns=["name", "notebooks"]), None
 
-# %% ../../nbs/apps/00_cli.ipynb #20e31ab8
+# %% ../../nbs/apps/00_cli.ipynb #0668c1e7
 def _examples(*lines): return "\b\nExamples:\n" + "\n".join(f"  {l}" for l in lines)
 
 Shelf = Annotated[str, typer.Argument(
@@ -223,7 +223,7 @@ def list_(what:Shelf="", as_json:Json=False):
         return _print_table(df, as_json, columns)
     _print_table(pd.DataFrame([dict(list=s, entries=len(_shelf(s)[0])) for s in _shelves]), as_json)
 
-# %% ../../nbs/apps/00_cli.ipynb #e1949ad6
+# %% ../../nbs/apps/00_cli.ipynb #43f13c0d
 def _check_methods(methods_, kinds_):
     "Names are checked before a model is loaded"
     from xfeval.core.utils import check_choice
@@ -302,7 +302,7 @@ def _page(found, path):
     pictures = [g[0].to_html() if len(g) == 1 else compare_html(g) for g in groups.values()]
     write_whole(path, page("".join(pictures), "Explanations"))
 
-# %% ../../nbs/apps/00_cli.ipynb #431a268b
+# %% ../../nbs/apps/00_cli.ipynb #e9943124
 _spoken_for = ("clf", "data", "method", "kind", "target", "output", "absent", "seed", "engine", "span")
 
 def _method_options(given):
@@ -367,7 +367,7 @@ def explain(source:Texts="-",
 
 def _count(n, thing): return f"{n} {thing}" + "s"*(n != 1)
 
-# %% ../../nbs/apps/00_cli.ipynb #27215a81
+# %% ../../nbs/apps/00_cli.ipynb #e7ca6390
 def _metric_options(metrics_, given):
     "`metric.name=value` as {metric: options}"
     from xfeval.core.utils import check_choice
@@ -407,7 +407,7 @@ def _print_means(df, as_json, many):
     columns = ["method", "kind", "metric", *part, "mean", *interval, "n", "direction", *reasons]
     _print_table(means, as_json, [*many, *columns])
 
-# %% ../../nbs/apps/00_cli.ipynb #410a498c
+# %% ../../nbs/apps/00_cli.ipynb #cfd2fb72
 _evaluate_examples = _examples(
     "xfeval explain pairs.jsonl | xfeval evaluate",
     "xfeval evaluate explanations.jsonl --metric unified_comprehensiveness --metric complexity --json",
@@ -454,7 +454,7 @@ def evaluate(source:Explanations="-",
     (_print_rows if rows else _print_means)(df, as_json, ["model"]*(len(groups) > 1))
     _say(quiet, f"{_count(len(found), 'explanation')} scored: {asked} model rows")
 
-# %% ../../nbs/apps/00_cli.ipynb #80d3c6f8
+# %% ../../nbs/apps/00_cli.ipynb #132c6ff3
 _results_examples = _examples("xfeval results --profile smoke", "xfeval results --profile demo --only sun2025 --dry",
                               "xfeval results --profile demo --jobs 2 --json")
 
@@ -479,7 +479,7 @@ def results(profile:_opt(str, "smoke, demo, laptop or paper.")="demo",
     for r in failed: _complain(f"{r['name']} failed: {_one_line(r['error'])}")
     if failed: raise typer.Exit(1)
 
-# %% ../../nbs/apps/00_cli.ipynb #5c44cc4b
+# %% ../../nbs/apps/00_cli.ipynb #9ecd63a5
 _export_examples = _examples(
     "xfeval export-exnli --data demo-xnli --model minilm-nli --out my-exnli",
     "xfeval export-exnli --data xnli --path ~/data --langs de,tr --n 100 --method shapley --out my-exnli --overwrite")
@@ -507,7 +507,7 @@ def _check_export(data, model, aligner, method, langs, path):
     _check_model(model)
     return langs
 
-# %% ../../nbs/apps/00_cli.ipynb #2d7f33a1
+# %% ../../nbs/apps/00_cli.ipynb #3c7c32a3
 Langs = Annotated[Optional[str], typer.Option(
     metavar="LANG,LANG", help="Languages besides English; default: all of the data.")]
 
@@ -535,7 +535,7 @@ def export_exnli(data:_opt(str, "demo-xnli, controlled-xnli or xnli.")="demo-xnl
     files = [p for p in Path(made).rglob("*") if p.is_file()]
     _say(quiet, f"wrote {len(files)} files")
 
-# %% ../../nbs/apps/00_cli.ipynb #22bf3306
+# %% ../../nbs/apps/00_cli.ipynb #dc8835b4
 _explore_examples = _examples("xfeval explore", "xfeval explore --model my-model-folder --kind span --method attention",
                               "xfeval explore --no-browser --port 8900")
 Host = Annotated[str, typer.Option(help="Address to listen on. There is no password: leave it at this machine.")]
@@ -556,7 +556,7 @@ def explore(model:_opt(str, "Model to start with: a bundled one or a local folde
     if dry: return print(" ".join(serve_command(port, host, browser, **start)[0]))
     if serve(port, host, browser, say=lambda text: _say(False, text), **start): raise typer.Exit(1)
 
-# %% ../../nbs/apps/00_cli.ipynb #5ce9dcbc
+# %% ../../nbs/apps/00_cli.ipynb #d723c2a9
 def _check_python():
     ok = sys.version_info >= (3, 11)
     mend = "" if ok else "install Python 3.11 or newer, then `make setup`"
@@ -569,7 +569,7 @@ def _locked_versions(lock):
 def _check_packages():
     from importlib import metadata
     from xfeval.core.utils import bundled
-    places = (bundled().parent/"requirements.lock", Path(__file__).resolve().parent.parent/"requirements.lock")
+    places = (bundled().parent/"requirements.lock", Path(__file__).resolve().parents[2]/"requirements.lock")
     lock = next((p for p in places if p.is_file()), None)
     if lock is None:
         return ("warn", "requirements.lock was not found, versions cannot be compared",
@@ -607,7 +607,7 @@ def _check_cache():
     mend = "" if enough else "make room, or set HF_HOME to another disk"
     return ("ok" if enough else "warn"), f"hub cache {home} ({', '.join(facts)})", mend
 
-# %% ../../nbs/apps/00_cli.ipynb #bb4aea1d
+# %% ../../nbs/apps/00_cli.ipynb #161f2f29
 def _check_demo():
     from xfeval.core.utils import bundled
     needed = ("demo/demo_nli.jsonl", "published/sun2025_table03.csv", "controlled/en.json")
@@ -657,7 +657,7 @@ def _check_fonts():
     mend = "install the Noto fonts (Debian: apt install fonts-noto fonts-noto-cjk)"
     return "warn", f"PNG figures cannot draw {', '.join(lost)}", mend
 
-# %% ../../nbs/apps/00_cli.ipynb #7bfe2225
+# %% ../../nbs/apps/00_cli.ipynb #061e6cd7
 checks = dict(python=_check_python, packages=_check_packages, devices=_check_devices, cache=_check_cache,
               data=_check_demo, models=_check_models, datasets=_check_folders, kernel=_check_kernel, fonts=_check_fonts)
 
@@ -680,6 +680,6 @@ def doctor(as_json:Json=False):
         if r["mend"]: print(f"{'':<16}mend: {r['mend']}")
     if any(r["state"] == "fail" for r in found): raise typer.Exit(1)
 
-# %% ../../nbs/apps/00_cli.ipynb #fd42c463
+# %% ../../nbs/apps/00_cli.ipynb #6ddc21ee
 #| eval: false
 if __name__ == "__main__": main()

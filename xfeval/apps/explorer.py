@@ -9,7 +9,7 @@ __all__ = ['efforts', 'views', 'kinds_shown', 'longest', 'shelf', 'measured', 'o
            'answer_html', 'answer_json', 'code_html', 'export_html', 'Explorer', 'first_wish', 'explorer_notebook',
            'template_folder', 'free_port', 'serve_command', 'serve']
 
-# %% ../../nbs/apps/01_explorer.ipynb #37d16e52
+# %% ../../nbs/apps/01_explorer.ipynb #1e32b8bc
 import asyncio, base64, json, os, socket, subprocess, sys, threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +35,7 @@ from ..metrics.evaluate import evaluate
 from ..models.store import list_models, load_model
 from ..view.html import html_fragment, escaped, text_direction, page
 
-# %% ../../nbs/apps/01_explorer.ipynb #9fab6e93
+# %% ../../nbs/apps/01_explorer.ipynb #d2b2d138
 efforts = dict(quick=dict(budget=256, samples=24, steps=12), full={})
 views = ("auto", "highlight", "arcs", "heatmap")
 kinds_shown = ("token", "pair", "span")
@@ -62,7 +62,7 @@ class Wish:
         "The methods that are asked for"
         return list(dict.fromkeys(filter(None, (self.method, self.other))))
 
-# %% ../../nbs/apps/01_explorer.ipynb #be92fb0b
+# %% ../../nbs/apps/01_explorer.ipynb #8e3f57d3
 def _methods(kind):
     "The registry that makes a kind: spans are found among pairs"
     return methods["token" if kind == "token" else "pair"]
@@ -108,7 +108,7 @@ def options_for(w:Wish, method:str) -> dict:
     given |= {name: v for name, v in efforts[w.effort].items() if name in known}
     return given | (dict(seed=w.seed) if w.seed else {})
 
-# %% ../../nbs/apps/01_explorer.ipynb #d65a1703
+# %% ../../nbs/apps/01_explorer.ipynb #37c6edcd
 shelf = 40 # instances of a data set on offer
 
 @lru_cache
@@ -140,7 +140,7 @@ def instance_of(w:Wish) -> Instance:
     same = (x for x in known if x.texts == tuple(w.texts))
     return next(same, None) or Instance.from_text(w.texts, lang=w.lang)
 
-# %% ../../nbs/apps/01_explorer.ipynb #84b16202
+# %% ../../nbs/apps/01_explorer.ipynb #38cf8a80
 def _without_and_only(ex, k, players):
     "Names and coalitions: the whole text, without the best items, only them, nothing, without each of them"
     best, everything = ex.items[:k], np.ones(len(players), bool)
@@ -167,7 +167,7 @@ def perturbed(engine:Engine,
         table.append(dict(what=name, left=left, says=labels[int(p.argmax())], **dict(zip(labels, p.tolist()))))
     return pd.DataFrame(table)
 
-# %% ../../nbs/apps/01_explorer.ipynb #a83f8d61
+# %% ../../nbs/apps/01_explorer.ipynb #558f5f7d
 class Stopped(Exception):
     "The user pressed stop"
 
@@ -189,7 +189,7 @@ def stoppable(clf, stop:threading.Event|None):
     finally:
         for h in hooks: h.remove()
 
-# %% ../../nbs/apps/01_explorer.ipynb #b121831e
+# %% ../../nbs/apps/01_explorer.ipynb #154979a3
 measured = ("unified_comprehensiveness", "unified_sufficiency", "aopc_comprehensiveness", "aopc_sufficiency",
             "deletion", "insertion", "complexity", "token_agreement", "interaction_agreement", "auprc")
 
@@ -244,7 +244,7 @@ class Session:
             scores = evaluate(clf, es, measured_for(w.kind), seed=w.seed, engine=engine)
         return Answer(w, clf.labels, p.tolist(), es, tables, scores, clf.rows - before)
 
-# %% ../../nbs/apps/01_explorer.ipynb #dc2fee5f
+# %% ../../nbs/apps/01_explorer.ipynb #88eaf92c
 def _named(given):
     "Further arguments of a call, as code"
     return "".join(f", {k}={v!r}" for k, v in given.items())
@@ -265,7 +265,7 @@ def code_for(w:Wish) -> str: # Python
     lines += [f"df = evaluate(clf, ex, {measured_for(w.kind)!r}{_named(seed)})", "for e in ex: e.show()"]
     return "\n".join(lines) + "\n"
 
-# %% ../../nbs/apps/01_explorer.ipynb #1c7713a4
+# %% ../../nbs/apps/01_explorer.ipynb #328e9df0
 _style = "<style>" + """
 .xf .bars{display:grid;grid-template-columns:max-content minmax(80px,1fr) 4em;gap:2px 10px;align-items:center;
   font-size:14px;max-width:520px}
@@ -299,7 +299,7 @@ def prediction_html(a:Answer) -> str: # an HTML fragment
     head = f"<b>{escaped(Path(a.wish.model).name)}</b> says <b>{escaped(a.labels[top])}</b>{gold}"
     return html_fragment(f'<div class="h">{head}</div><div class="bars">{"".join(bars)}</div>{_style}')
 
-# %% ../../nbs/apps/01_explorer.ipynb #f3d48f49
+# %% ../../nbs/apps/01_explorer.ipynb #fe95a0fb
 def _struck(x, left):
     "The parts of a text, missing words struck out"
     out = []
@@ -349,7 +349,7 @@ def metrics_html(df:pd.DataFrame) -> str: # an HTML fragment
     head = f'<tr><th scope="col">metric</th><th scope="col"></th>{head}</tr>'
     return html_fragment(f'<table class="rows"><thead>{head}</thead><tbody>{"".join(body)}</tbody></table>{_style}')
 
-# %% ../../nbs/apps/01_explorer.ipynb #52dc5bdd
+# %% ../../nbs/apps/01_explorer.ipynb #39686c59
 def picture_html(a:Answer,
                  i:int=0, # number of the method
                  width:float=620) -> str: # an HTML fragment
@@ -379,7 +379,7 @@ def answer_json(a:Answer) -> dict:
                 explanations=[e.to_dict() for e in a.explanations], perturbed=[_values(t) for t in a.tables],
                 metrics=_values(a.metrics), code=code_for(a.wish))
 
-# %% ../../nbs/apps/01_explorer.ipynb #6a23697c
+# %% ../../nbs/apps/01_explorer.ipynb #b21496ed
 _look = "<style>" + """
 .xf-app{max-width:1400px;margin:0 auto;font-family:"Noto Sans","Segoe UI",system-ui,sans-serif;
   --paper:var(--jp-layout-color1,#fff);--panel:var(--jp-layout-color2,#f3f4f6);
@@ -433,7 +433,7 @@ _look = "<style>" + """
 _title = ('<div class="xf-title">xfeval explorer'
           '<small>What made the model say so, and can you trust the explanation?</small></div>')
 
-# %% ../../nbs/apps/01_explorer.ipynb #7dc97fcb
+# %% ../../nbs/apps/01_explorer.ipynb #5ac0de03
 _copy = """
 var p=this.parentNode.querySelector('pre'),b=this,ok=function(){b.textContent='Copied'};
 if(navigator.clipboard){navigator.clipboard.writeText(p.textContent).then(ok)}
@@ -457,7 +457,7 @@ def export_html(a:Answer) -> str: # HTML
              _download("explanation.json", "application/json", data, "Save as data (JSON)")]
     return f'<div class="xf-keep">{"".join(links)}</div>'
 
-# %% ../../nbs/apps/01_explorer.ipynb #0a26a12a
+# %% ../../nbs/apps/01_explorer.ipynb #87c1440a
 own_languages = ("en", "de", "es", "fr", "vi", "zh", "tr", "ar", "hi", "ru") # offered for typed text
 
 def _languages(data): return list(datasets.info(data)["languages"] if data else own_languages)
@@ -511,7 +511,7 @@ def _pick(name, options, value, tip):
     return W.Dropdown(description=name, options=options, value=value, description_allow_html=False,
                       tooltip=tip, layout=_wide())
 
-# %% ../../nbs/apps/01_explorer.ipynb #ee2de1f3
+# %% ../../nbs/apps/01_explorer.ipynb #d79f6c31
 class Explorer:
     "The application: widgets around a session"
     def __init__(self,
@@ -720,14 +720,14 @@ class Explorer:
         from IPython.display import display
         display(self.view)
 
-# %% ../../nbs/apps/01_explorer.ipynb #cf2e6e3e
+# %% ../../nbs/apps/01_explorer.ipynb #a5abd3f1
 def first_wish() -> Wish:
     "What is shown first: the defaults, or what `xfeval explore` was told"
     given = json.loads(os.environ.get("XFEVAL_EXPLORER") or "{}")
     for k in given: check_choice(k, Wish.__dataclass_fields__, "setting of the explorer")
     return Wish(**{k: tuple(v) if k == "texts" else v for k, v in given.items()})
 
-# %% ../../nbs/apps/01_explorer.ipynb #f01e86c9
+# %% ../../nbs/apps/01_explorer.ipynb #0aa49139
 _cell = "from xfeval.apps.explorer import Explorer\nExplorer()"
 
 def explorer_notebook() -> Path:
@@ -741,7 +741,7 @@ def explorer_notebook() -> Path:
     nb = dict(cells=[cell], metadata=dict(kernelspec=kernel), nbformat=4, nbformat_minor=5)
     return write_whole(Path(tempfile.mkdtemp(prefix="xfeval-"))/"explorer.ipynb", json.dumps(nb))
 
-# %% ../../nbs/apps/01_explorer.ipynb #5edf561b
+# %% ../../nbs/apps/01_explorer.ipynb #8b9b4afb
 _template = """{%- extends 'lab/index.html.j2' -%}
 {%- block notebook_css -%}
 {% set css %}{{ super() }}{% endset %}{% for line in css.splitlines() if 'https://cdn' not in line %}{{ line | safe }}
@@ -775,7 +775,7 @@ def _place(model):
     if (Path(model)/"config.json").is_file(): return str(Path(model).resolve())
     return check_choice(model, list_models(), "model (a bundled name, or a folder with config.json)")
 
-# %% ../../nbs/apps/01_explorer.ipynb #0c233340
+# %% ../../nbs/apps/01_explorer.ipynb #041ef9d0
 _extensions = ["@jupyter-widgets/jupyterlab-manager", "@voila-dashboards/widgets-manager8"]
 
 def serve_command(port:int=8866, host:str="127.0.0.1", browser:bool=True,

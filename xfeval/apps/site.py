@@ -7,7 +7,7 @@ __all__ = ['root', 'readme', 'write_readme', 'formula_svg', 'with_formulas', 'ti
            'public_names', 'modules', 'undocumented', 'api_html', 'build_site', 'execute_notebook', 'lessons',
            'keep_results', 'broken_links', 'main']
 
-# %% ../../nbs/apps/03_site.ipynb #fb216baf
+# %% ../../nbs/apps/03_site.ipynb #5c8d2ba5
 import argparse, ast, html, os, re, subprocess, sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,7 +17,7 @@ import nbformat
 from ..core.utils import bundled, write_whole
 from ..papers.run import quiet_run
 
-# %% ../../nbs/apps/03_site.ipynb #8f38f5d8
+# %% ../../nbs/apps/03_site.ipynb #2707d520
 root = bundled().parent
 
 def _marked(cell, *words):
@@ -56,7 +56,7 @@ def write_readme() -> Path:
     "Write `README.md` from `nbs/index.ipynb`"
     return write_whole(root/"README.md", readme())
 
-# %% ../../nbs/apps/03_site.ipynb #fc02c961
+# %% ../../nbs/apps/03_site.ipynb #f21896fc
 _css = """
 :root{--fg:#1b1b1b;--bg:#fff;--mute:#595959;--line:#d4d4d4;--soft:#f5f5f5;--link:#0b57a4;--mark:#D55E00}
 @media (prefers-color-scheme:dark){
@@ -124,7 +124,7 @@ main{padding:10px 16px 60px}
 }
 """.lstrip()
 
-# %% ../../nbs/apps/03_site.ipynb #a3970cdf
+# %% ../../nbs/apps/03_site.ipynb #b27ef396
 _moves = {1: "M", 2: "L", 3: "Q", 4: "C"}
 
 def _outline(path):
@@ -171,7 +171,7 @@ def with_formulas(page:str) -> str: # HTML
     bits = re.split(r"(<(?:code|pre)\b.*?</(?:code|pre)>|<[^>]+>)", page, flags=re.S)
     return "".join(b if i % 2 else _formula.sub(_drawn, b) for i, b in enumerate(bits))
 
-# %% ../../nbs/apps/03_site.ipynb #5617bc93
+# %% ../../nbs/apps/03_site.ipynb #a1763316
 def title_and_summary(path) -> tuple:
     "A notebook's H1 and its one-line summary"
     title, summary = "", ""
@@ -212,7 +212,7 @@ def notebook_html(path) -> str: # an HTML fragment
         if shown: out.append(f'<div class="out">{shown}</div>')
     return re.sub(r'(href="(?!https?:)[^"]+)\.ipynb', r"\1.html", "\n".join(out))
 
-# %% ../../nbs/apps/03_site.ipynb #5cc3e823
+# %% ../../nbs/apps/03_site.ipynb #ae9418e4
 def _texts_in(node):
     "The whole strings under a node; a published table is read, not written, so it does not count"
     if isinstance(node, ast.JoinedStr): return
@@ -248,7 +248,7 @@ def result_map(folder=None) -> list: # dictionaries with notebook, title, output
     found = sorted(Path(folder or root/"nbs"/"results").glob("*.ipynb"))
     return [dict(notebook=p.name, title=title_and_summary(p)[0], outputs=_written_by(p)) for p in found]
 
-# %% ../../nbs/apps/03_site.ipynb #74edeec1
+# %% ../../nbs/apps/03_site.ipynb #2700c2ac
 def _names(tree):
     "What `__all__` lists"
     for n in tree.body:
@@ -297,7 +297,7 @@ def public_names(path) -> list: # dictionaries with name, kind, head, doc, metho
         for e in _entries_of(node, names, lines): found[e["name"]] = e
     return sorted(found.values(), key=lambda e: names.index(e["name"]) if e["name"] in names else len(names))
 
-# %% ../../nbs/apps/03_site.ipynb #288633ea
+# %% ../../nbs/apps/03_site.ipynb #c419b14d
 def modules() -> dict: # dotted name -> path
     "The library's modules"
     import xfeval
@@ -324,7 +324,7 @@ def api_html(path) -> str: # an HTML fragment
     "The reference of one module"
     return "".join(map(_entry_html, public_names(path)))
 
-# %% ../../nbs/apps/03_site.ipynb #ea70825a
+# %% ../../nbs/apps/03_site.ipynb #7e6773ad
 _places = [("Start", "index.html"), ("Which method, which metric", "guide.html"),
            ("Tutorials", "tutorials/index.html"), ("Results", "results/index.html"),
            ("Reference", "api/index.html"), ("The library", "rooms/index.html")]
@@ -344,7 +344,7 @@ def _page(title, body, here, side=(), current=""):
 <div class="page"><nav class="side" aria-label="pages"><ul>{items}</ul></nav><main>{body}</main></div></body></html>
 """
 
-# %% ../../nbs/apps/03_site.ipynb #9cdd64d8
+# %% ../../nbs/apps/03_site.ipynb #8cc47150
 def _demo(path):
     "The last demo run of a result notebook, where there was one"
     ran = root/"figures"/"demo"/"notebooks"/path.name
@@ -423,7 +423,7 @@ def build_site(out=None) -> Path: # the site's index page
         if now != was: write_whole(p, now)
     return out/"index.html"
 
-# %% ../../nbs/apps/03_site.ipynb #06d94b69
+# %% ../../nbs/apps/03_site.ipynb #469e18fa
 _asleep = "skip-execution" # the tag of cells that are not run
 
 def execute_notebook(path, threads:int=1) -> Path: # the same path
@@ -464,7 +464,7 @@ def _execute_all(only, jobs):
         return r.returncode != 0
     with ThreadPoolExecutor(jobs) as pool: return sum(pool.map(one, lessons(only)))
 
-# %% ../../nbs/apps/03_site.ipynb #f559089f
+# %% ../../nbs/apps/03_site.ipynb #24d7e067
 def _same_cells(nb, ran):
     "The cells of a run without those that papermill added, or None where the sources differ"
     cells = [c for c in ran.cells if "injected-parameters" not in c.metadata.get("tags", [])]
@@ -489,7 +489,7 @@ def keep_results(ran, folder=None) -> list: # names of the notebooks
         nbdev_clean(str(target))
     return [target.stem for target in kept]
 
-# %% ../../nbs/apps/03_site.ipynb #057f3e66
+# %% ../../nbs/apps/03_site.ipynb #d98184a6
 class _Addresses(HTMLParser):
     "What the tags of a page point to"
     def __init__(self, page):
@@ -528,6 +528,6 @@ def _do(a): # an exit code
     else: print(f"wrote {build_site().relative_to(root)}")
     return 0
 
-# %% ../../nbs/apps/03_site.ipynb #464f16d4
+# %% ../../nbs/apps/03_site.ipynb #1c372bc9
 #| eval: false
 if __name__ == "__main__": sys.exit(main())

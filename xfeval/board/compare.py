@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['holm', 'compare_methods', 'method_means', 'rank_agreement', 'relation']
 
-# %% ../../nbs/board/01_compare.ipynb #b5dde235
+# %% ../../nbs/board/01_compare.ipynb #78305c93
 import itertools, math
 
 import numpy as np
@@ -14,7 +14,7 @@ from .summarise import as_list, check_columns, quantile_ends
 from ..core.utils import check_choice, seed_for
 from ..stats.tests import compare, paired_tests
 
-# %% ../../nbs/board/01_compare.ipynb #41af284b
+# %% ../../nbs/board/01_compare.ipynb #2eb1a7de
 def holm(p) -> np.ndarray: # adjusted p-values, in the order given
     "Holm's step-down correction; missing values stay missing and do not count"
     p = np.asarray(p, float)
@@ -52,7 +52,7 @@ def _pairs(names, baseline):
     if baseline is None: return list(itertools.combinations(names, 2))
     return [(m, baseline) for m in names if m != baseline] if baseline in names else []
 
-# %% ../../nbs/board/01_compare.ipynb #0768d638
+# %% ../../nbs/board/01_compare.ipynb #04925788
 def method_means(df:pd.DataFrame, over:str="method") -> pd.DataFrame: # one row per method, one column per metric
     "Mean of each metric for each method, signed so that higher is better"
     check_columns(df, over, "metric", "value", "direction")
@@ -70,7 +70,7 @@ def rank_agreement(df:pd.DataFrame, over:str="method") -> pd.DataFrame: # square
         return float(st.kendalltau(both[a], both[b]).statistic)
     return pd.DataFrame({b: {a: tau(a, b) for a in m} for b in m})
 
-# %% ../../nbs/board/01_compare.ipynb #a2f92fca
+# %% ../../nbs/board/01_compare.ipynb #a7734e67
 def relation(table:pd.DataFrame,
              features,             # columns
              target:str,           # another column

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['wins', 'diagnosticity_table', 'truth_table', 'trust']
 
-# %% ../../nbs/board/02_diagnosticity.ipynb #ada40102
+# %% ../../nbs/board/02_diagnosticity.ipynb #cf63ae5c
 import pandas as pd
 from scipy import stats as st
 
@@ -12,7 +12,7 @@ from ..core.utils import check_choice, seed_for
 from ..metrics.diagnosticity import preferred
 from ..stats.intervals import bootstrap_interval
 
-# %% ../../nbs/board/02_diagnosticity.ipynb #27bb4198
+# %% ../../nbs/board/02_diagnosticity.ipynb #48e1f800
 def _contest(good, bad, on, ties):
     "Shares of draws beaten and tied, per unit and whatever else the pairs agree in"
     both = good[[*on, "value"]].merge(bad[[*on, "value"]], on=on, suffixes=("_u", "_v"))
@@ -37,7 +37,7 @@ def _diagnosticity_row(won, unit, n, seeds=None, **interval):
     each = won.groupby(seeds).value.mean()
     return dict(row, seeds=len(each), seed_sd=each.std(ddof=1))
 
-# %% ../../nbs/board/02_diagnosticity.ipynb #cb2349fc
+# %% ../../nbs/board/02_diagnosticity.ipynb #bc4f7c2c
 def wins(df:pd.DataFrame,
          random:str="random",   # the method that is known to be bad
          over:str="method",
@@ -97,7 +97,7 @@ def truth_table(df:pd.DataFrame,
             rows.append({**dict(zip(by, key)), grade: v, **row})
     return pd.DataFrame(rows)
 
-# %% ../../nbs/board/02_diagnosticity.ipynb #885bbf52
+# %% ../../nbs/board/02_diagnosticity.ipynb #81413935
 def trust(t:pd.DataFrame,        # what `truth_table` made
           grade:str="grade",
           by=("metric", "part"),

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['run_task', 'Store', 'cluster', 'executor', 'run_shards', 'explain_shards', 'evaluate_shards']
 
-# %% ../../nbs/board/03_scale.ipynb #e2c185db
+# %% ../../nbs/board/03_scale.ipynb #91772085
 import concurrent.futures, contextlib, hashlib, json, queue, threading, time, warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ from ..core.text import Instance, json_safe
 from ..core.utils import bundled, check_choice, fingerprint, write_whole
 from ..engine.run import Engine
 
-# %% ../../nbs/board/03_scale.ipynb #99e17e29
+# %% ../../nbs/board/03_scale.ipynb #6dc96cd1
 _models, _lock = {}, threading.Lock()
 
 def _model(name, device, hub): # loaded once per process
@@ -69,7 +69,7 @@ def run_task(task:str, # JSON, as `explain_shards` and `evaluate_shards` write i
         finally: torch.set_num_threads(threads)
     return json.dumps(dict(answer, seconds=time.perf_counter()-start))
 
-# %% ../../nbs/board/03_scale.ipynb #72d2d11a
+# %% ../../nbs/board/03_scale.ipynb #fad2ba72
 def _files_of(model): # a fingerprint of a model's files; names on a hub stand for themselves
     from xfeval.models.store import sha256_of
     folder = next((p for p in (bundled("models", model), Path(model)) if p.is_dir()), None)
@@ -78,7 +78,7 @@ def _files_of(model): # a fingerprint of a model's files; names on a hub stand f
 
 def _code(): # a fingerprint of the library
     if "__file__" not in globals(): return ""
-    files = sorted(Path(__file__).parent.rglob("*.py"))
+    files = sorted(Path(__file__).parents[1].rglob("*.py"))
     return fingerprint(*(p.read_text(encoding="utf8") for p in files if p.name != "_modidx.py"))
 
 class Store:
@@ -114,7 +114,7 @@ class Store:
             warnings.warn(f"shards cannot be kept in {self.folder} ({e}); going on without", stacklevel=2)
             self.folder = None
 
-# %% ../../nbs/board/03_scale.ipynb #f7f4932f
+# %% ../../nbs/board/03_scale.ipynb #29d319a6
 def _local_size(dask): # "local" -> 2, "local:4" -> 4
     n = dask[6:] or "2"
     if not n.isdigit() or int(n) < 1: raise ValueError(f"--dask local:N needs a number of processes, got {dask!r}")
@@ -153,7 +153,7 @@ def executor(dask:str="", # as for `cluster`; empty: threads of this process
         return
     with cluster(dask) as client, client.get_executor(retries=3) as pool: yield pool
 
-# %% ../../nbs/board/03_scale.ipynb #e330d006
+# %% ../../nbs/board/03_scale.ipynb #93609690
 class _Sent:
     "Shards under way on a cluster: sent again when they fail, copied when they are late"
     def __init__(self, client, tasks, answers, retries, slow):
@@ -203,7 +203,7 @@ class _Sent:
         finally:
             for f in self.open: f.cancel()
 
-# %% ../../nbs/board/03_scale.ipynb #b2818d7e
+# %% ../../nbs/board/03_scale.ipynb #52d7e790
 def run_shards(tasks,                  # JSON texts
                dask:str="",            # as for `cluster`; empty: this process
                store:Store|None=None,
@@ -227,7 +227,7 @@ def run_shards(tasks,                  # JSON texts
         with cluster(dask) as client: _Sent(client, tasks, answers, retries, slow).run(todo, arrive)
     return answers
 
-# %% ../../nbs/board/03_scale.ipynb #f45d35d5
+# %% ../../nbs/board/03_scale.ipynb #85f11ec7
 def _task(do, model, device, hub, threads, data, call): # everything a worker must know, as JSON
     import torch
     threads = torch.get_num_threads() if threads is None else threads
@@ -271,7 +271,7 @@ def explain_shards(model:str,           # a name for `load_model`
             out.append(Explanation.from_dict(dict(e, instance=x.to_dict())).replace(instance=x))
     return out
 
-# %% ../../nbs/board/03_scale.ipynb #b0b5a7e1
+# %% ../../nbs/board/03_scale.ipynb #4a59890d
 _usual = ("unified_comprehensiveness", "unified_sufficiency", "complexity")
 
 def _metric_list(metrics): # names and (name, options) pairs, ready for JSON

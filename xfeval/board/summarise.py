@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['reasons', 'as_list', 'check_columns', 'summarise', 'stratified_mean', 'quantile_ends']
 
-# %% ../../nbs/board/00_summarise.ipynb #403b3683
+# %% ../../nbs/board/00_summarise.ipynb #9aaccf87
 import math
 from collections import Counter
 
@@ -15,7 +15,7 @@ import pandas as pd
 from ..core.utils import check_choice, seed_for
 from ..stats.intervals import bootstrap_interval
 
-# %% ../../nbs/board/00_summarise.ipynb #94bf9e7a
+# %% ../../nbs/board/00_summarise.ipynb #145e42a2
 def reasons(notes) -> str:
     "Reasons with their counts, most frequent first"
     return "; ".join(f"{k} ({v})" for k, v in Counter(n for n in notes if n).most_common())
@@ -55,7 +55,7 @@ def summarise(df:pd.DataFrame,                 # tidy table
     return pd.DataFrame([dict(zip(by, key), **_summary(g, unit, seed=seed_for(seed, *map(str, key)), **interval))
                          for key, g in df.groupby(by, sort=False, dropna=False)])
 
-# %% ../../nbs/board/00_summarise.ipynb #75c0d26e
+# %% ../../nbs/board/00_summarise.ipynb #4c09dbcb
 def stratified_mean(df:pd.DataFrame,
                     strata:str="dataset",  # column: all strata weigh the same
                     unit:str="instance",   # rows of one unit count once

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['kinds', 'subword_rules', 'item_words', 'Explanation', 'average']
 
-# %% ../../nbs/core/02_explanation.ipynb #43e271fe
+# %% ../../nbs/core/02_explanation.ipynb #50f4f8a1
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -13,7 +13,7 @@ import numpy as np
 from .text import Instance, as_tuples, json_safe, put
 from .utils import check_choice
 
-# %% ../../nbs/core/02_explanation.ipynb #18a8a557
+# %% ../../nbs/core/02_explanation.ipynb #24311e98
 kinds = ("token", "pair", "span")
 
 def item_words(item, kind:str) -> tuple: # the words an item uses, part 1 first
@@ -41,7 +41,7 @@ def _item_fits(item, kind, m, n):
     (a, b), (c, d) = item
     return 0 <= a <= b < m <= c <= d < n
 
-# %% ../../nbs/core/02_explanation.ipynb #7a4e8159
+# %% ../../nbs/core/02_explanation.ipynb #1f44462a
 @dataclass(frozen=True)
 class Explanation:
     "Scored items over the words of one instance, best first"
@@ -102,7 +102,7 @@ class Explanation:
         "A copy with some fields changed"
         return replace(self, **kw)
 
-# %% ../../nbs/core/02_explanation.ipynb #81e011dd
+# %% ../../nbs/core/02_explanation.ipynb #f2389266
 def _T(self:Explanation, k:int) -> frozenset: # unique words of the first `k` items
     "The words used by the first `k` items"
     if k < 0: raise ValueError(f"k must not be negative, got {k}")
@@ -133,7 +133,7 @@ def _take(self:Explanation, theta:int, # how many unique words
 
 Explanation.T, Explanation.theta, Explanation.ranking, Explanation.take = _T, _theta, _ranking, _take
 
-# %% ../../nbs/core/02_explanation.ipynb #b479743c
+# %% ../../nbs/core/02_explanation.ipynb #d99b8a45
 def _flat(self:Explanation) -> Explanation:
     "The same explanation over words: each word has the score of the best item that contains it"
     if self.kind == "token": return self
@@ -166,7 +166,7 @@ def _matrix(self:Explanation,
 
 Explanation.flat, Explanation.vector, Explanation.matrix = _flat, _vector, _matrix
 
-# %% ../../nbs/core/02_explanation.ipynb #59211bae
+# %% ../../nbs/core/02_explanation.ipynb #8daf1bcd
 def _first_piece(v): return v[0]
 subword_rules = dict(sum=np.sum, mean=np.mean, max=np.max, first=_first_piece)
 
@@ -219,7 +219,7 @@ def _subwords_to_words(x, s, offsets, rule):
 
 Explanation.from_scores = classmethod(_from_scores)
 
-# %% ../../nbs/core/02_explanation.ipynb #e45f2573
+# %% ../../nbs/core/02_explanation.ipynb #58086a5c
 def _to_dict(self:Explanation,
              instance:bool=True, # False keeps only the id of the instance
             ) -> dict:

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['absences', 'soft_absences', 'published_absences', 'outputs', 'Ask', 'as_ask', 'play']
 
-# %% ../../nbs/core/03_game.ipynb #c0e87713
+# %% ../../nbs/core/03_game.ipynb #2e27dcc5
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from .text import put
 from .utils import check_choice
 
-# %% ../../nbs/core/03_game.ipynb #93637ae1
+# %% ../../nbs/core/03_game.ipynb #ae631668
 absences = ("mask", "pad", "delete", "zero_embedding")
 soft_absences = ("soft_bernoulli", "gaussian", "gaussian_std", "attention", "attention_log")
 # as published code does it: vocabulary id 0, and where no word is left, in place of the special tokens too

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['split_words', 'put', 'Gold', 'as_tuples', 'join_words', 'json_safe', 'Instance']
 
-# %% ../../nbs/core/01_text.ipynb #21611bb7
+# %% ../../nbs/core/01_text.ipynb #06e9886f
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,7 +14,7 @@ import regex
 
 from .utils import fingerprint
 
-# %% ../../nbs/core/01_text.ipynb #e883fdc7
+# %% ../../nbs/core/01_text.ipynb #214c14d8
 _unspaced = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _letter = rf"[\p{{L}}\p{{M}}\p{{N}}_--[{_unspaced}]]"
 _joiner = r"(?:['’.,](?=\p{N})|['’\-](?=[\p{L}]))" # 3.5, dog's, year-old
@@ -43,7 +43,7 @@ def _split_elision(text, start, end, elided):
         start = found.end()
     return pieces + [(start, end)]
 
-# %% ../../nbs/core/01_text.ipynb #c632de99
+# %% ../../nbs/core/01_text.ipynb #a8160b92
 def _freeze(x, depth):
     "A set of whole numbers, or of tuples nested `depth` deep"
     if x is None: return None
@@ -71,7 +71,7 @@ def as_tuples(v):
     "Tuples and sets as lists, for JSON"
     return [as_tuples(u) for u in v] if isinstance(v, (tuple, list, frozenset)) else v
 
-# %% ../../nbs/core/01_text.ipynb #3c169c9e
+# %% ../../nbs/core/01_text.ipynb #42460041
 _no_space_before = regex.compile(r"^(?:[.,;:!?…%)\]}»”。，；：！？、）]|'(?:s|re|ve|ll|d|m)$|n't$)")
 _no_space_after = regex.compile(r"(?:^[(\[{«“¿¡]|^\p{L}{1,4}['’])$")
 
@@ -90,7 +90,7 @@ def join_words(words,         # the words of one part
         text += w
     return text, tuple(offsets)
 
-# %% ../../nbs/core/01_text.ipynb #1df0e1a9
+# %% ../../nbs/core/01_text.ipynb #76428142
 def json_safe(x):
     "Plain JSON values, or an error where there are none"
     if isinstance(x, Mapping): return {str(k): json_safe(v) for k, v in x.items()}
@@ -132,7 +132,7 @@ def _check_gold(x):
     for _, j in x.links or ():
         if not 0 <= j < n: raise ValueError(f"link to word {j} is outside the {n} words of {where}")
 
-# %% ../../nbs/core/01_text.ipynb #151badaf
+# %% ../../nbs/core/01_text.ipynb #e677e99b
 @dataclass(frozen=True)
 class Instance:
     "One text or an ordered pair of texts, cut into words, with what is known about it"

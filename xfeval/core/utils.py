@@ -6,7 +6,7 @@
 __all__ = ['check_choice', 'options_of', 'check_options', 'Registry', 'fingerprint', 'seed_for', 'write_whole', 'bundled',
            'code_of', 'data_root']
 
-# %% ../../nbs/core/00_utils.ipynb #d76c1f2b
+# %% ../../nbs/core/00_utils.ipynb #f21d4903
 import difflib, functools, hashlib, inspect, json, os, sys, tempfile
 from collections.abc import Mapping
 from importlib import import_module
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-# %% ../../nbs/core/00_utils.ipynb #74e5b949
+# %% ../../nbs/core/00_utils.ipynb #807cca52
 def check_choice(value,    # what the caller gave
                  allowed,  # the names that exist
                  what:str, # what kind of thing it is, for the message
@@ -32,7 +32,7 @@ def _allowed(value, allowed):
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return f"allowed are {', '.join(names) or 'none'}{hint}"
 
-# %% ../../nbs/core/00_utils.ipynb #8b42c916
+# %% ../../nbs/core/00_utils.ipynb #7b6ab670
 def options_of(fn) -> dict: # {name: default}
     "The options of a function: its parameters with a default, the random generator aside"
     parameters = inspect.signature(fn).parameters.values()
@@ -49,7 +49,7 @@ def check_options(fn,                 # a method or metric
             raise ValueError(f"unknown option {o!r} of {what or fn.__name__}: {_allowed(o, list(known))}")
     return options
 
-# %% ../../nbs/core/00_utils.ipynb #319e3a0f
+# %% ../../nbs/core/00_utils.ipynb #16ddacec
 class Registry(Mapping):
     "Functions by name, each with a line of description and whatever else is worth a column"
     def __init__(self, what:str): # what is registered, for messages
@@ -81,7 +81,7 @@ class Registry(Mapping):
         "All entries, in the order they were registered"
         return pd.DataFrame([dict(name=k, **v) for k in self for v in [self._info[k]]]).fillna("")
 
-# %% ../../nbs/core/00_utils.ipynb #703c0bb6
+# %% ../../nbs/core/00_utils.ipynb #868b87a6
 def fingerprint(*parts) -> str: # 16 hexadecimal digits
     "A short stable hash of JSON-like values, strings, bytes and arrays"
     h = hashlib.blake2b(digest_size=8)
@@ -104,7 +104,7 @@ def seed_for(seed:int, # the user's seed
     "A seed of its own for each purpose, the same in every process"
     return int(fingerprint(seed, *keys), 16) % 2**63
 
-# %% ../../nbs/core/00_utils.ipynb #68c0be75
+# %% ../../nbs/core/00_utils.ipynb #cd0213ef
 def write_whole(path,  # where to
                 data,  # text or bytes
                ) -> Path:
@@ -130,11 +130,12 @@ def _umask():
     os.umask(mask)
     return mask
 
-# %% ../../nbs/core/00_utils.ipynb #16af3e23
+# %% ../../nbs/core/00_utils.ipynb #19e28122
 def bundled(*names) -> Path: # a path that may or may not exist
     "Where something that ships with the project lies: `data/...` in a checkout, or under `XFEVAL_HOME`"
-    home = os.environ.get("XFEVAL_HOME")
-    return Path(home or Path(__file__).resolve().parent.parent/"data").joinpath(*names)
+    home, here = os.environ.get("XFEVAL_HOME"), Path(sys.modules["xfeval"].__file__).resolve().parent.parent
+    installed = here/"xfeval_data" # what a wheel calls the folder
+    return Path(home or (installed if installed.is_dir() else here/"data")).joinpath(*names)
 
 @functools.cache
 def code_of(*rooms) -> str: # 16 hexadecimal digits

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['extractions', 'entmax15', 'extract', 'hidden_states', 'awesome_links', 'package_links']
 
-# %% ../../nbs/crosslingual/03_encoder.ipynb #be31e06c
+# %% ../../nbs/crosslingual/03_encoder.ipynb #08fc48d1
 import contextlib, warnings
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import numpy as np
 from ..core.utils import check_choice
 from .links import aligners, itermax, mutual_best
 
-# %% ../../nbs/crosslingual/03_encoder.ipynb #08a522b3
+# %% ../../nbs/crosslingual/03_encoder.ipynb #8967f19f
 extractions = ("softmax", "entmax15", "mutual", "itermax")
 
 def entmax15(X,           # scores
@@ -51,7 +51,7 @@ def extract(S,                        # similarity (source sub-words, target sub
     if extraction == "mutual": return mutual_best(S)
     return itermax(S - S.min(), rounds)
 
-# %% ../../nbs/crosslingual/03_encoder.ipynb #586500f6
+# %% ../../nbs/crosslingual/03_encoder.ipynb #8f476801
 def _ends(tokenizer):
     "Ids of the tokens that open and close a sentence"
     def known(*ids): return next((t for t in ids if t is not None), None)
@@ -76,7 +76,7 @@ def _pieces(words, tokenizer, most):
                       "later words stay without links")
     return [first, *ids[:room], last], np.array(word[:room], int)
 
-# %% ../../nbs/crosslingual/03_encoder.ipynb #229d9d9b
+# %% ../../nbs/crosslingual/03_encoder.ipynb #600557cd
 def _load_encoder(name, hub):
     "Model and tokenizer of a folder or, if asked for, of the hub"
     if not hub and not Path(name).is_dir():
@@ -103,7 +103,7 @@ def _longest(model, tokenizer):
     positions = getattr(model.config, "max_position_embeddings", 512) - 2*shifted # RoBERTa counts from 2
     return min(m for m in (tokenizer.model_max_length, positions) if m)
 
-# %% ../../nbs/crosslingual/03_encoder.ipynb #836cbaf9
+# %% ../../nbs/crosslingual/03_encoder.ipynb #c447f1f9
 def _batch_states(model, sentences, pad, layer):
     "States of one layer for some sentences, padded to one length"
     import torch
@@ -135,7 +135,7 @@ def hidden_states(sentences,    # id lists with special tokens
     finally: model.train(was_training)
     return out
 
-# %% ../../nbs/crosslingual/03_encoder.ipynb #1d378e0c
+# %% ../../nbs/crosslingual/03_encoder.ipynb #41b99c0f
 @aligners("awesome", needs="a multilingual encoder")
 def awesome_links(pairs,
                   model=None,               # folder, (model, tokenizer), a classifier, or hub id with hub=True
@@ -165,7 +165,7 @@ def awesome_links(pairs,
         out.append(set(zip(word_of[s][i].tolist(), word_of[t][j].tolist())))
     return out
 
-# %% ../../nbs/crosslingual/03_encoder.ipynb #7740aacd
+# %% ../../nbs/crosslingual/03_encoder.ipynb #8406c0a8
 _same_shape = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
                "max_position_embeddings", "type_vocab_size", "layer_norm_eps", "hidden_act")
 

@@ -7,7 +7,7 @@ __all__ = ['own_options', 'part_names', 'best_threshold', 'fit_threshold', 'extr
            'make_exnli', 'link_parts', 'validate_exnli', 'compare_highlights', 'mark', 'exnli_row', 'exnli_html',
            'count_highlights', 'threshold_data', 'export_exnli']
 
-# %% ../../nbs/crosslingual/05_exnli.ipynb #a472cc74
+# %% ../../nbs/crosslingual/05_exnli.ipynb #ca045273
 import io, json, math, os, shutil, tempfile
 from collections import Counter
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from ..stats.intervals import bootstrap_interval
 from ..models.store import load_model
 from ..view.html import text_direction, escaped, page
 
-# %% ../../nbs/crosslingual/05_exnli.ipynb #b0a07aa5
+# %% ../../nbs/crosslingual/05_exnli.ipynb #bcb70171
 def best_threshold(scores, # of words, pooled over texts
                    gold,   # whether each is a highlight
                   ) -> dict: # threshold, f1, precision, recall, words
@@ -47,7 +47,7 @@ def best_threshold(scores, # of words, pooled over texts
     return dict(threshold=float(s[last][k]), f1=float(f1[k]), precision=float(hits[k]/taken[k]),
                 recall=float(hits[k]/g.sum()), words=len(s))
 
-# %% ../../nbs/crosslingual/05_exnli.ipynb #54eea95f
+# %% ../../nbs/crosslingual/05_exnli.ipynb #855cdb28
 def fit_threshold(explanations) -> dict: # as `best_threshold`, and the number of texts
     "The best threshold for token explanations of instances with highlights"
     es, scores, gold = list(explanations), [], []
@@ -66,7 +66,7 @@ def extract(ex:Explanation,
     e = ex.flat().normalised("l2")
     return frozenset(w for w, s in e if (s > threshold if strict else s >= threshold))
 
-# %% ../../nbs/crosslingual/05_exnli.ipynb #1a3b96bd
+# %% ../../nbs/crosslingual/05_exnli.ipynb #844fcf86
 def project_highlights(words, links) -> frozenset: # words of the translation
     "The words that are linked with a highlight"
     return frozenset(j for k, j in links if k in words)
@@ -82,7 +82,7 @@ def highlight_scores(auto,  # sets of words, one per text
     f1 = 2*precision*recall/(precision+recall) if precision+recall else 0.
     return dict(precision=precision, recall=recall, f1=f1)
 
-# %% ../../nbs/crosslingual/05_exnli.ipynb #d347228e
+# %% ../../nbs/crosslingual/05_exnli.ipynb #41302fba
 own_options = dict(saliency=dict(aggregation="l2", output="neg_loss"), integrated_gradients=dict(steps=20))
 
 def _explained(clf, xs, method, seed, engine, options):
@@ -134,7 +134,7 @@ def link_parts(data:Mapping,
         out.update({(l, x.id): frozenset(k) for x, k in zip(xs, links)})
     return out
 
-# %% ../../nbs/crosslingual/05_exnli.ipynb #c435d10e
+# %% ../../nbs/crosslingual/05_exnli.ipynb #4b42bf8e
 def _chance(x, seed, draws=10):
     "Average precision of random scores"
     scores = np.random.default_rng(seed_for(seed, x.id, x.lang, "chance")).random((draws, x.n_words))
@@ -165,7 +165,7 @@ def validate_exnli(clf,
                          model_f1=float(f1[l]), n=len(use), skipped=len(xs)-len(use), by_construction=l == "en"))
     return pd.DataFrame(rows)
 
-# %% ../../nbs/crosslingual/05_exnli.ipynb #15fef74f
+# %% ../../nbs/crosslingual/05_exnli.ipynb #08fca0cf
 def _some_per_label(xs, per_label, seed):
     "So many instances of each label, chosen by chance but always the same; all where `per_label` is None"
     if not per_label: return list(xs)
@@ -202,7 +202,7 @@ def compare_highlights(made:Mapping,  # {lang: instances} with automatic highlig
         rows.append(dict(lang=l, **highlight_scores(a, h), low=float(low), high=float(high), n=len(use)))
     return pd.DataFrame(rows)
 
-# %% ../../nbs/crosslingual/05_exnli.ipynb #60066329
+# %% ../../nbs/crosslingual/05_exnli.ipynb #9e029f56
 part_names = ("premise", "hypothesis")
 
 def _segments(x, part):
@@ -227,7 +227,7 @@ def exnli_row(x:Instance) -> dict:
     row |= {f"{n}_highlighted": mark(x, p) for p, n in parts}
     return row | dict(links=[[int(k), int(j)] for k, j in sorted(x.links or ())])
 
-# %% ../../nbs/crosslingual/05_exnli.ipynb #21b27b7f
+# %% ../../nbs/crosslingual/05_exnli.ipynb #f2603c82
 def _parquet(rows) -> bytes:
     "Rows as a Parquet file"
     import pyarrow as pa, pyarrow.parquet as pq
@@ -250,7 +250,7 @@ def _csv(rows) -> str:
     columns = ["language", "label", *part_names, *(f"{n}_highlighted" for n in part_names), "id"]
     return pd.DataFrame(rows)[columns].to_csv(index=False)
 
-# %% ../../nbs/crosslingual/05_exnli.ipynb #ab16f79d
+# %% ../../nbs/crosslingual/05_exnli.ipynb #45a69418
 _fonts = ('"Noto Sans","Segoe UI",system-ui,"Noto Sans Arabic","Noto Sans Devanagari","Noto Nastaliq Urdu",'
           '"Noto Sans Thai","Noto Sans CJK SC","Microsoft YaHei",sans-serif')
 _style = """body{font:15px/1.7 FONTS;color:#1b1b1b;max-width:1000px;margin:0 auto;padding:16px}
@@ -315,7 +315,7 @@ def exnli_html(made:Mapping, # {lang: instances} with highlights
     return page(f'<style>{_style}</style><h1>{escaped(title)}</h1><p class="about">{escaped(about)} {count}</p>'
                 f'<div class="bar">{search}{"".join(boxes)}</div>{"".join(sections)}<script>{_script}</script>', title)
 
-# %% ../../nbs/crosslingual/05_exnli.ipynb #14fcb202
+# %% ../../nbs/crosslingual/05_exnli.ipynb #2aca3788
 def count_highlights(made:Mapping) -> pd.DataFrame: # one row per language
     "Instances, words, highlights and links of every language"
     rows = []
@@ -333,7 +333,7 @@ def _md(df, digits=3):
     "A table in Markdown"
     return df.to_markdown(index=False, floatfmt=f".{digits}f") if len(df) else "none"
 
-# %% ../../nbs/crosslingual/05_exnli.ipynb #49d1770b
+# %% ../../nbs/crosslingual/05_exnli.ipynb #ef79a9fd
 _hub_licences = {"CC BY 4.0": "cc-by-4.0", "CC BY-NC 4.0": "cc-by-nc-4.0", "Apache-2.0": "apache-2.0", "MIT": "mit"}
 
 def _card_head(name, langs, licence):
@@ -385,7 +385,7 @@ def _card(name, made, facts, checks, licence):
             "## Licence", terms, "## Warnings", bullets(_warnings)]
     return "\n\n".join(text) + "\n"
 
-# %% ../../nbs/crosslingual/05_exnli.ipynb #fea4e0af
+# %% ../../nbs/crosslingual/05_exnli.ipynb #3bfc9117
 _sources = {"demo-xnli": "test", "controlled-xnli": "test", "xnli": "validation"}
 
 def _named_source(name, langs, n, seed, path):
@@ -437,7 +437,7 @@ def threshold_data(name:str,   # of the exported data
         what = "demo-nli, pairs that are not translated"
     return [x for x in load_data("demo-nli") if x.id not in exclude][:n or 60], what
 
-# %% ../../nbs/crosslingual/05_exnli.ipynb #0c81e5f6
+# %% ../../nbs/crosslingual/05_exnli.ipynb #ee62403d
 def _free(out, overwrite):
     "Refuse a folder that must not be written"
     if not out.exists() or (out.is_dir() and not any(out.iterdir())): return
@@ -461,7 +461,7 @@ def _write(out, files):
         shutil.rmtree(tmp, ignore_errors=True)
     return out
 
-# %% ../../nbs/crosslingual/05_exnli.ipynb #05f25007
+# %% ../../nbs/crosslingual/05_exnli.ipynb #08e9dba8
 def _speaks(clf):
     "Languages a model was trained on, as far as its card says"
     card = getattr(clf, "card", {}) or {}
@@ -500,7 +500,7 @@ def _checks(clf, made, data, method, options, validate, seed, engine):
             *_attribution_check(clf, made, method, options, validate, seed, engine),
             "### Against the highlights of the source", *_highlight_check(made, data, seed)]
 
-# %% ../../nbs/crosslingual/05_exnli.ipynb #18840b6f
+# %% ../../nbs/crosslingual/05_exnli.ipynb #6493a78c
 def _check_aligner(aligner, options):
     "Refuse an aligner that cannot work, before anything long starts"
     check_choice(aligner, aligners, "aligner")

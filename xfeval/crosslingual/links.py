@@ -7,7 +7,7 @@ __all__ = ['aligners', 'parse_pharaoh', 'format_pharaoh', 'read_pharaoh', 'write
            'checked_pairs', 'align', 'gold_links', 'mutual_best', 'itermax', 'set_of_links', 'random_links',
            'align_instances', 'read_xlwa']
 
-# %% ../../nbs/crosslingual/00_links.ipynb #e59eae68
+# %% ../../nbs/crosslingual/00_links.ipynb #1b280f23
 import inspect
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import regex
 
 from ..core.utils import Registry, check_choice, seed_for, write_whole
 
-# %% ../../nbs/crosslingual/00_links.ipynb #2ef75416
+# %% ../../nbs/crosslingual/00_links.ipynb #def34481
 _link = regex.compile(r"(\d+)([-p])(\d+)")
 
 def parse_pharaoh(line:str,    # for instance "0-0 1-2 2p1"
@@ -48,7 +48,7 @@ def format_pharaoh(sure,          # sure links
     both = sure | _as_links(possible or ())
     return " ".join(f"{i}{'-' if (i, j) in sure else 'p'}{j}" for i, j in sorted(both))
 
-# %% ../../nbs/crosslingual/00_links.ipynb #9ff35073
+# %% ../../nbs/crosslingual/00_links.ipynb #dd113c83
 def read_pharaoh(path,        # a text file, one sentence pair per line
                  start:int=0, # the number of the first word
                 ) -> tuple: # a list of sure and a list of possible links
@@ -67,7 +67,7 @@ def write_pharaoh(path,
         raise ValueError(f"sure links for {len(sure)} sentence pairs but possible links for {len(possible)}")
     return write_whole(path, "".join(format_pharaoh(s, p)+"\n" for s, p in zip(sure, possible)))
 
-# %% ../../nbs/crosslingual/00_links.ipynb #a1cea7ee
+# %% ../../nbs/crosslingual/00_links.ipynb #f9d48f7f
 def _link_sets(links):
     "One set of links per sentence pair; a single set is one sentence pair"
     if isinstance(links, (set, frozenset)): links = [links]
@@ -98,7 +98,7 @@ def aer(predicted,     # one set of links per sentence pair, or a single set
     "Alignment error rate"
     return alignment_scores(predicted, sure, possible)["aer"]
 
-# %% ../../nbs/crosslingual/00_links.ipynb #f7460baa
+# %% ../../nbs/crosslingual/00_links.ipynb #914fc3d3
 aligners = Registry("aligner")
 
 def checked_pairs(pairs, what="pairs"):
@@ -129,7 +129,7 @@ def align(pairs,                     # list of (source words, target words)
     for k, links in zip(full, got, strict=True): out[k] = _as_links(links)
     return out
 
-# %% ../../nbs/crosslingual/00_links.ipynb #c3aaee08
+# %% ../../nbs/crosslingual/00_links.ipynb #c3d9c9b2
 @aligners("gold", needs="links given by the data")
 def gold_links(pairs,
                links=None, # one set of links per pair
@@ -144,7 +144,7 @@ def gold_links(pairs,
                 raise ValueError(f"link ({i}, {j}) of pair {k} lies outside its {len(s)} and {len(t)} words")
     return [set(l) for l in links]
 
-# %% ../../nbs/crosslingual/00_links.ipynb #35c7daca
+# %% ../../nbs/crosslingual/00_links.ipynb #be640c65
 def mutual_best(S, # similarity (source words, target words)
                ) -> np.ndarray: # boolean, same shape
     "Pairs that are each other's best match (the first one where tied)"
@@ -189,7 +189,7 @@ def random_links(pairs,
         return rng.random((len(s), len(t)))
     return [set_of_links(itermax(similarity(s, t), rounds)) for s, t in pairs]
 
-# %% ../../nbs/crosslingual/00_links.ipynb #c4e47fe4
+# %% ../../nbs/crosslingual/00_links.ipynb #708033da
 def _check_parallel(en, other):
     "Refuse instances that are not each other's translations, as far as ids and parts tell"
     if len(en) != len(other): raise ValueError(f"{len(en)} instances but {len(other)} translations")
@@ -226,7 +226,7 @@ def align_instances(en,                        # instances in English (or any so
         out.append({(int(i+p), int(j+q)) for p, q in starts for i, j in next(by_part)})
     return out
 
-# %% ../../nbs/crosslingual/00_links.ipynb #43bf20ca
+# %% ../../nbs/crosslingual/00_links.ipynb #1c004f6c
 def _xlwa_row(line, where):
     "Source words, target words and links of one line; `where` names it in errors"
     cols = line.rstrip("\r").split("\t")

@@ -6,7 +6,7 @@
 __all__ = ['project', 'stable_rounding', 'spearman', 'links_of', 'project_pairs', 'agreement', 'cross_lingual',
            'same_predictions', 'rho_table', 'parallel_data', 'language_f1']
 
-# %% ../../nbs/crosslingual/04_projection.ipynb #60b5c610
+# %% ../../nbs/crosslingual/04_projection.ipynb #aa3a3ac0
 import math
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ from ..data.datasets import datasets, load_data
 from ..engine.run import Engine, engine_for
 from ..metrics.base import Skip, note_of
 
-# %% ../../nbs/crosslingual/04_projection.ipynb #1fec1321
+# %% ../../nbs/crosslingual/04_projection.ipynb #b29c6032
 def project(scores, # one score per word of the translation
             links,  # pairs (word of the source, word of the translation)
             n:int,  # words of the source
@@ -36,7 +36,7 @@ def project(scores, # one score per word of the translation
     np.add.at(out, k, s[j])
     return out
 
-# %% ../../nbs/crosslingual/04_projection.ipynb #7691f5e8
+# %% ../../nbs/crosslingual/04_projection.ipynb #e23500a1
 def stable_rounding(v):
     "Scores relative to the largest one, rounded, so that noise in the last bits makes no ranks"
     v = np.asarray(v, float)
@@ -54,7 +54,7 @@ def spearman(a, b) -> float: # in [-1, 1], or a `Skip` that says why there is no
     x, y = x-x.mean(), y-y.mean()
     return float(x@y/math.sqrt(x@x*(y@y)))
 
-# %% ../../nbs/crosslingual/04_projection.ipynb #b5ee62a1
+# %% ../../nbs/crosslingual/04_projection.ipynb #c1e3d120
 def links_of(x, links):
     "The given links, or else those that the translated instance carries"
     links = x.links if links is None else links
@@ -73,7 +73,7 @@ def project_pairs(matrix, # scores of the translation, words of part 1 x words o
     for k, j in links: L[k, j] = 1
     return L[:m, :p] @ S @ L[m:, p:].T
 
-# %% ../../nbs/crosslingual/04_projection.ipynb #b298464b
+# %% ../../nbs/crosslingual/04_projection.ipynb #395a4c9f
 def _linked(links, n):
     "Whether each of the `n` words of the source has a link"
     return np.isin(np.arange(n), [k for k, _ in links])
@@ -114,7 +114,7 @@ def agreement(en:Explanation,      # of the source
     if not joint: raise ValueError(f"a {en.kind} explanation joins both parts: joint=False is for token explanations")
     return _pair_agreement(en, other, links, counts)
 
-# %% ../../nbs/crosslingual/04_projection.ipynb #28280c3a
+# %% ../../nbs/crosslingual/04_projection.ipynb #8be2ad4d
 _rho_columns = ("instance lang method kind metric part value note direction words unlinked unused").split()
 
 def _rho_row(src, other, links, value):
@@ -146,7 +146,7 @@ def cross_lingual(english,                 # explanations of the source instance
         rows.append(_rho_row(src, e, own, value))
     return pd.DataFrame(rows, columns=_rho_columns)
 
-# %% ../../nbs/crosslingual/04_projection.ipynb #d3838558
+# %% ../../nbs/crosslingual/04_projection.ipynb #a437a67d
 def same_predictions(clf,
                      data:Mapping, # {lang: instances} with "en", ids in the same order
                      engine:Engine|None=None,
@@ -160,7 +160,7 @@ def same_predictions(clf,
         out |= {(l, x.id) for x, s in zip(xs, same) if s}
     return out
 
-# %% ../../nbs/crosslingual/04_projection.ipynb #c5872c80
+# %% ../../nbs/crosslingual/04_projection.ipynb #c521e03d
 def _means(V):
     "Mean of every column that has a number"
     ok = np.isfinite(V).any(0)
@@ -206,7 +206,7 @@ def rho_table(df:pd.DataFrame,    # what `cross_lingual` made
                          unlinked=float(g.unlinked.sum()/g.words.sum())))
     return pd.DataFrame(rows)
 
-# %% ../../nbs/crosslingual/04_projection.ipynb #68dabd9d
+# %% ../../nbs/crosslingual/04_projection.ipynb #cbecc826
 def parallel_data(name:str="controlled-xnli", # controlled-xnli, demo-xnli or xnli
                   langs=None,                 # languages besides English; None: all
                   n:int|None=None,
@@ -227,7 +227,7 @@ def parallel_data(name:str="controlled-xnli", # controlled-xnli, demo-xnli or xn
     if not ids: raise ValueError(f"{name}: no instance has the same id in all of {', '.join(got)}")
     return {l: [g[i] for i in ids] for l, g in got.items()}
 
-# %% ../../nbs/crosslingual/04_projection.ipynb #214ccda0
+# %% ../../nbs/crosslingual/04_projection.ipynb #10693738
 def _macro_f1(y, p, draws):
     "One macro F1 per row of `draws` (numbers of instances), over the classes that occur in `y`"
     a, b = y[draws], p[draws]

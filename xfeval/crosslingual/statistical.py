@@ -4,7 +4,7 @@
 __all__ = ['agreement_settings', 'symmetrizations', 'statistical_models', 'romanize', 'char_similarity', 'ParallelText',
            'link_posteriors', 'symmetrize', 'join_letters', 'statistical_links']
 
-# %% ../../nbs/crosslingual/01_statistical.ipynb #8d58a098
+# %% ../../nbs/crosslingual/01_statistical.ipynb #40877a26
 import unicodedata
 from collections.abc import Mapping
 from functools import lru_cache
@@ -18,7 +18,7 @@ from ..core.utils import check_choice
 from .links import aligners, checked_pairs, set_of_links
 from .static import table_similarity
 
-# %% ../../nbs/crosslingual/01_statistical.ipynb #802fd229
+# %% ../../nbs/crosslingual/01_statistical.ipynb #6793c09f
 _cyrillic = dict(zip("абвгдежзийклмнопрстуфхцчшщъыьэюяіїєґјљњћђџ",
                      "a b v g d e z z i j k l m n o p r s t u f h c c s s a i - e u a i i e g j l n c d d".split()),
                  **{"ь": ""})
@@ -41,7 +41,7 @@ def romanize(word:str) -> str: # lower-case, without accents, Latin letters as f
     plain = (c for c in unicodedata.normalize("NFKD", word.lower()) if not unicodedata.combining(c))
     return "".join(map(_roman, plain)) or word
 
-# %% ../../nbs/crosslingual/01_statistical.ipynb #65e896e8
+# %% ../../nbs/crosslingual/01_statistical.ipynb #57533687
 def _letter_groups(words, seen, sizes=(2, 3, 4)):
     "A row of counts per word: its letter groups, numbered in `seen` across both languages"
     rows, cols = [], []
@@ -72,7 +72,7 @@ def char_similarity(source, # words
         out[some] = np.asarray(A[a[some]].multiply(B[b[some]]).sum(1)).ravel()
     return out
 
-# %% ../../nbs/crosslingual/01_statistical.ipynb #c5cd3ad5
+# %% ../../nbs/crosslingual/01_statistical.ipynb #dfdd2a0c
 def _ids(words):
     "A number for each word, and the distinct words in the order of their numbers"
     seen = {}
@@ -108,7 +108,7 @@ class _Batch:
         out[self.mask] = values[cells]
         return out
 
-# %% ../../nbs/crosslingual/01_statistical.ipynb #f054e37d
+# %% ../../nbs/crosslingual/01_statistical.ipynb #005e56aa
 def _is_punctuation(words):
     "Whether each word is made of neither letters nor digits"
     def speaks(c): return c.isalnum() or unicodedata.category(c)[0] in "LM"
@@ -150,7 +150,7 @@ class ParallelText:
         stem_pair, self.stem_pair = np.unique(codes, return_inverse=True)
         self.stem_of_pair = stem_pair//width, stem_pair%width
 
-# %% ../../nbs/crosslingual/01_statistical.ipynb #21a0b36a
+# %% ../../nbs/crosslingual/01_statistical.ipynb #56a26089
 agreement_settings = dict(
     word_prior=3.,     # pseudo-count of what the stems say
     stem_prior=.1,     # pseudo-count of what frequency and looks say
@@ -176,13 +176,13 @@ def _lexicon(text, counts, given, o):
     stem = (stem_counts[text.stem_pair]*word_in_stem + o["stem_prior"]*prior)/(given_stem + o["stem_prior"])
     return (counts + o["word_prior"]*stem)/(np.bincount(e, counts)[e] + o["word_prior"])
 
-# %% ../../nbs/crosslingual/01_statistical.ipynb #272eae17
+# %% ../../nbs/crosslingual/01_statistical.ipynb #550b7c43
 def _diagonal_posterior(t, unlinked, D, axis, null):
     "p(partner | word) where the prior depends on the distance from the diagonal"
     p = (1-null)*t*D/np.maximum(D.sum(axis, keepdims=True), 1e-30)
     return p/(p.sum(axis, keepdims=True) + null*np.expand_dims(unlinked, axis))
 
-# %% ../../nbs/crosslingual/01_statistical.ipynb #26981f06
+# %% ../../nbs/crosslingual/01_statistical.ipynb #04784896
 def _moves(n, I, jump, null):
     "The jump between any two partners, and its probability in every sentence"
     K = len(jump)//2
@@ -220,7 +220,7 @@ def _hmm_posterior(E, unlinked, I, J, jump, null):
     used = np.matmul(at[:-1].transpose(1, 2, 0), ahead[1:].transpose(1, 0, 2))*move
     return post, np.bincount(step.ravel(), used.sum(0).ravel(), len(jump))
 
-# %% ../../nbs/crosslingual/01_statistical.ipynb #eeef80e8
+# %% ../../nbs/crosslingual/01_statistical.ipynb #c7735e54
 def _diagonal_round(b, f, g, none, o):
     "Posteriors of both directions in one batch, by the diagonal"
     D = np.exp(-o["diagonal"]*b.off_diagonal)*b.mask
@@ -250,7 +250,7 @@ def _round(text, t, o, jump=None):
         posts.append((f, g))
     return posts, jumps
 
-# %% ../../nbs/crosslingual/01_statistical.ipynb #ff7fc42b
+# %% ../../nbs/crosslingual/01_statistical.ipynb #e73aebf7
 def _train(text, rounds, o):
     "Posteriors of both directions after all rounds, by batch"
     counts, jump = np.zeros(len(text.a)), None
@@ -286,7 +286,7 @@ def link_posteriors(pairs,                  # list of (source words, target word
             found[k] = f[real], g[real]
     return [found[k] for k in range(len(pairs))]
 
-# %% ../../nbs/crosslingual/01_statistical.ipynb #fe43c9dc
+# %% ../../nbs/crosslingual/01_statistical.ipynb #1dab65b9
 symmetrizations = ("intersection", "union", "grow", "grow-diag", "grow-diag-final", "grow-diag-final-and")
 _sides, _corners = ((-1, 0), (0, -1), (1, 0), (0, 1)), ((-1, -1), (-1, 1), (1, -1), (1, 1))
 
@@ -328,7 +328,7 @@ def symmetrize(forward,             # links found from source to target
             if wanted(i, j): now.add(i, j)
     return now.links
 
-# %% ../../nbs/crosslingual/01_statistical.ipynb #b6c18fe7
+# %% ../../nbs/crosslingual/01_statistical.ipynb #6a68e780
 _spaceless = regex.compile(r"[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}*")
 
 def _letter_numbers(sentences):
@@ -374,7 +374,7 @@ def join_letters(sentences, # lists of words
     ends = np.cumsum([len(s)+1 for s in sentences])
     return [np.cumsum(p[:-1])-1 for p in np.split(piece, ends[:-1])]
 
-# %% ../../nbs/crosslingual/01_statistical.ipynb #609b6011
+# %% ../../nbs/crosslingual/01_statistical.ipynb #179aee3b
 statistical_models = ("agreement", "fast_align", "hmm")
 
 def _best(f, g):
@@ -406,7 +406,7 @@ def _thot(pairs, extra, model, rounds):
     backward = _thot_links(flipped[:n], flipped, model, rounds)
     return [(f, {(i, j) for j, i in g}) for f, g in zip(forward, backward)]
 
-# %% ../../nbs/crosslingual/01_statistical.ipynb #b5ee693e
+# %% ../../nbs/crosslingual/01_statistical.ipynb #ed4b317d
 class _Pieces:
     "Sentence pairs whose letters are joined on both sides, and the way back"
     def __init__(self, pairs):

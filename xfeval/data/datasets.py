@@ -7,7 +7,7 @@ __all__ = ['datasets', 'split_aliases', 'xnli_languages', 'our_languages', 'alig
            'find_files', 'reader_options', 'unique_ids', 'first_problem', 'load_data', 'list_datasets',
            'join_highlights', 'load_alignments']
 
-# %% ../../nbs/data/02_datasets.ipynb #f6e8a0ba
+# %% ../../nbs/data/02_datasets.ipynb #d6f66f67
 import importlib.util, inspect, itertools
 from collections import Counter
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from .readers import (ag_labels, evinf_labels, read_ag_news, read_alignments, re
                                  read_sentiment, read_spanex, read_spanex_fever, read_xnli)
 from .rows import BadRow, Row, Source, build, fever_labels, nli_labels, read_rows, sentiment_labels
 
-# %% ../../nbs/data/02_datasets.ipynb #af0801d8
+# %% ../../nbs/data/02_datasets.ipynb #f4305eb1
 def _marked_words(x):
     "The gold words of an instance as text, or None where there is no annotation"
     if not x.gold or x.gold.tokens is None: return None
@@ -79,7 +79,7 @@ class Dataset(list):
         told = self.name, self.split, self.lang, self.labels, self.skipped, dict(self.dropped), self.files
         return Dataset, (list(self), *told)
 
-# %% ../../nbs/data/02_datasets.ipynb #e8abc515
+# %% ../../nbs/data/02_datasets.ipynb #f8dbef01
 @dataclass(frozen=True)
 class Files:
     "A pattern of file names and how such files are read"
@@ -112,7 +112,7 @@ def dataset(name:str,    # how it is called
     return datasets(name, task=task, parts=parts, labels=tuple(labels), files=ways, licence=licence, source=source,
                     sizes=sizes, languages=tuple(languages), hub=hub, group=group, fixed=fixed, note=note)
 
-# %% ../../nbs/data/02_datasets.ipynb #0619dbc5
+# %% ../../nbs/data/02_datasets.ipynb #8db788eb
 _pair, _nli = ("premise", "hypothesis"), "natural language inference"
 _claim, _query = ("evidence", "claim"), ("document", "query")
 _plain = dict(train="train", validation="validation", test="test")
@@ -172,7 +172,7 @@ dataset("fever-symmetric", "fact checking", _claim, fever_labels,
     "CC BY-SA 3.0", "https://github.com/TalSchuster/FeverSymmetric",
     "validation 708, test 712, v01_full 956, v01_generated 717")(read_fever);
 
-# %% ../../nbs/data/02_datasets.ipynb #2b0869ac
+# %% ../../nbs/data/02_datasets.ipynb #b266c191
 dataset("esnli", _nli, _pair, nli_labels,
     _named(dict(train="train", validation="dev", test="test"), "esnli/esnli_{}*.csv"),
     "MIT, CC BY-SA 4.0", "https://github.com/OanaMariaCamburu/e-SNLI", "train 549367, validation 9842, test 9824",
@@ -218,7 +218,7 @@ dataset("qed", "question answering", ("question", "paragraph"), (),
     _named(dict(train="train", validation="dev"), "qed/qed-{}.jsonlines"),
     "CC BY-SA 3.0", "https://github.com/google-research-datasets/QED", "train 7638, validation 1355")(read_qed);
 
-# %% ../../nbs/data/02_datasets.ipynb #e30c6a1c
+# %% ../../nbs/data/02_datasets.ipynb #25cbc10d
 dataset("sst2", "sentiment", ("text",), sentiment_labels,
     dict(train=["sst2/train_full.tsv", "sst2/train.tsv", "SST-2/train.tsv"],
          validation=["sst2/dev.tsv", "SST-2/dev.tsv"],
@@ -250,7 +250,7 @@ dataset("demo-nli", _nli, _pair, nli_labels, dict(test=["demo/demo_nli.jsonl"]),
 dataset("demo-xnli", _nli, _pair, nli_labels, dict(test=["demo/demo_xnli_{lang}.jsonl"]), "CC BY 4.0", "bundled",
     "test 51 per language", languages=our_languages)(read_demo);
 
-# %% ../../nbs/data/02_datasets.ipynb #f68e1165
+# %% ../../nbs/data/02_datasets.ipynb #870322c3
 def _shorter(pattern):
     "a/b/c -> a/b/c, b/c, c; but never a bare *.txt, which would match anything"
     bits = pattern.split("/")
@@ -296,7 +296,7 @@ def _missing(name, split, lang, path):
                       f"Get it from {info['source']} and put it there, or pass path= (a folder or a file), "
                       f"or set XFEVAL_DATA{hub}.")
 
-# %% ../../nbs/data/02_datasets.ipynb #2b1729be
+# %% ../../nbs/data/02_datasets.ipynb #c7938692
 def _file_rows(found, src):
     "The rows of several files, numbered through; a file that cannot be read at all counts as one bad row"
     index = 0
@@ -325,7 +325,7 @@ def _hub_rows(name, split, lang):
     except OSError as e: raise ValueError(f"could not fetch {hub_id} ({splits[split]}) from the hub: {e}") from e
     for i, data in enumerate(table): yield Row(f"hub:{hub_id}", i+1, dict(data), "", i)
 
-# %% ../../nbs/data/02_datasets.ipynb #78eebacc
+# %% ../../nbs/data/02_datasets.ipynb #bb2703cb
 def reader_options(name) -> dict: # option -> default
     "The options the reader of a dataset understands"
     parameters = inspect.signature(datasets[name]).parameters
@@ -366,7 +366,7 @@ def load_data(name:str,           # a name of `list_datasets`
     src = Source(name, split, lang, info["labels"], strict, hub)
     return _read_dataset(fn, info, src, n, seed, path, options)
 
-# %% ../../nbs/data/02_datasets.ipynb #2834ae8b
+# %% ../../nbs/data/02_datasets.ipynb #d80b5330
 def _read_dataset(fn, info, src, n, seed, path, options):
     "The instances of a dataset that lies in files or on the hub"
     name, split, lang = src.name, src.split, src.lang
@@ -394,7 +394,7 @@ def _translated(items, found):
     ids = {str(r.data.get("id")) for p in file.parent.glob("demo_xnli_*.jsonl") for r in read_rows(p)}
     return [x for x in items if x.id in ids]
 
-# %% ../../nbs/data/02_datasets.ipynb #b960301c
+# %% ../../nbs/data/02_datasets.ipynb #82704fb0
 def _found_splits(name, info, lang, path):
     "The splits of a dataset that exist"
     if info["source"] == "generated": return list(info["files"])
@@ -423,7 +423,7 @@ def list_datasets(path=None, # the folder of datasets; default XFEVAL_DATA
     "All datasets, with where they were looked for and what was found"
     return pd.DataFrame([_description(name, path) for name in datasets])
 
-# %% ../../nbs/data/02_datasets.ipynb #c8d91a94
+# %% ../../nbs/data/02_datasets.ipynb #de53dea7
 def join_highlights(data,   # instances that keep everything but their gold words
                     others, # instances with gold words
                    ) -> Dataset:
@@ -436,7 +436,7 @@ def join_highlights(data,   # instances that keep everything but their gold word
     items = [joined(x) for x in data]
     return data.like(items) if isinstance(data, Dataset) else Dataset(items)
 
-# %% ../../nbs/data/02_datasets.ipynb #6e27b9ba
+# %% ../../nbs/data/02_datasets.ipynb #1d6bb8d2
 alignment_languages = ("bg", "da", "es", "et", "hu", "it", "nl", "pt", "ru", "sl")
 
 def load_alignments(lang:str,        # the other language

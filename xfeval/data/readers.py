@@ -8,7 +8,7 @@ __all__ = ['spanex_blacklist', 'ag_labels', 'evinf_labels', 'read_nli', 'read_xn
            'read_eraser_multirc', 'read_eraser_fever', 'read_evidence_inference', 'read_qed', 'read_demo',
            'read_alignments']
 
-# %% ../../nbs/data/01_readers.ipynb #7a89a6a9
+# %% ../../nbs/data/01_readers.ipynb #d8f44811
 import ast, json
 from collections import Counter
 from pathlib import Path
@@ -19,7 +19,7 @@ from .rows import (Dropped, Row, Source, build, check_range, decode, encoding_er
                               fever_names, marked_ranges, nli_labels, nli_names, read_label, read_rows,
                               sentiment_names, space_words, vote, words_in)
 
-# %% ../../nbs/data/01_readers.ipynb #b6b18703
+# %% ../../nbs/data/01_readers.ipynb #70dd4369
 _part1 = ("sentence1", "premise", "sentence_A", "Sentence1")
 _part2 = ("sentence2", "hypothesis", "sentence_B", "Sentence2")
 
@@ -34,13 +34,13 @@ def read_nli(row, src):
     label = ("gold_label", "label", "similarity", "entailment_judgment")
     return _labelled_pair(row, src, "en", label, "pairID", "pair_ID", "uid")
 
-# %% ../../nbs/data/01_readers.ipynb #576943b7
+# %% ../../nbs/data/01_readers.ipynb #a3ea4578
 def read_xnli(row, src):
     "XNLI: one file per language, or all languages in one with a `language` column"
     if row.has("language") and row.get("language") != src.lang: return None
     return _labelled_pair(row, src, src.lang, ("gold_label", "label"), "pairID", "id")
 
-# %% ../../nbs/data/01_readers.ipynb #6ae1c32f
+# %% ../../nbs/data/01_readers.ipynb #e247d609
 def _fever_names(classes):
     "How the classes of FEVER are called: by its own names or by those of NLI"
     check_choice(classes, ("fever", "nli"), "classes")
@@ -67,7 +67,7 @@ def read_fever(row, src,
     label = read_label(src, row, row.get("label", "gold_label"), _fever_names(classes))
     return Instance.from_text((evidence, row.text("claim")), label, "en", src.id(row, "id"), meta=meta)
 
-# %% ../../nbs/data/01_readers.ipynb #53444490
+# %% ../../nbs/data/01_readers.ipynb #7bf5f2fc
 def _numbers(cell, text):
     "Character ranges of the white-space words whose numbers a cell lists"
     cell = str(cell).strip().strip("{}")
@@ -104,7 +104,7 @@ def _esnli_annotator(row, k, texts, offsets):
     if all(_absent(row.data.get(f"Sentence{i}_marked_{k}")) for i in (1, 2)): return None
     return _numbered(offsets, [_esnli_ranges(row, i, k, t) for i, t in enumerate(texts, 1)])
 
-# %% ../../nbs/data/01_readers.ipynb #abea812d
+# %% ../../nbs/data/01_readers.ipynb #4b6591ab
 def read_esnli(row, src,
                highlights:str="majority", # which words several annotators make gold: majority, any, all, first
               ):
@@ -120,7 +120,7 @@ def read_esnli(row, src,
     meta = dict(annotators=len(people), explanations=[w for w in why if not _absent(w)])
     return Instance(texts, offsets, label, "en", src.id(row, "pairID"), gold, meta=meta)
 
-# %% ../../nbs/data/01_readers.ipynb #0119af5c
+# %% ../../nbs/data/01_readers.ipynb #3799082d
 def _exnli_ranges(row, part):
     "The marks of one part"
     column = f"{part}_highlighted"
@@ -140,7 +140,7 @@ def read_exnli(row, src):
     label = read_label(src, row, row.get("label"), nli_names)
     return Instance(texts, offsets, label, lang, str(row.data.get("id") or src.counts[lang]-1), Gold(tokens=tokens))
 
-# %% ../../nbs/data/01_readers.ipynb #663ae130
+# %% ../../nbs/data/01_readers.ipynb #fb680a52
 _live_labels = {"true": "entailment", "either": "neutral", "false": "contradiction"}
 
 def _literal(value, what):
@@ -167,7 +167,7 @@ def _live_ranges(row, column, text):
         out.append((start, end))
     return out
 
-# %% ../../nbs/data/01_readers.ipynb #48c1e643
+# %% ../../nbs/data/01_readers.ipynb #f897cadb
 def _live_person(row, texts, offsets):
     "The words one annotator highlighted and the labels the annotator gave"
     columns = ("highlight_p", "highlight_h")
@@ -211,7 +211,7 @@ def read_livenli(rows, src,
                 mnli_labels=mnli, annotator_labels=dict(said))
     return Instance(texts, offsets, label, "en", row.text("uid"), Gold(tokens=vote(people, highlights)), meta=meta)
 
-# %% ../../nbs/data/01_readers.ipynb #e7ef71d1
+# %% ../../nbs/data/01_readers.ipynb #e0969e00
 _blacklisted = ("35_38_14_17", "38_41_17_20", "107_110_14_17", "110_113_17_20")
 spanex_blacklist = frozenset(f"151166_{k}_low" for k in _blacklisted)
 
@@ -247,7 +247,7 @@ def _relation(r, texts, offsets, dangling, annotators):
     level = check_choice(r["level"], ("low", "high"), "level of a relation")
     return dict(level=level, premise=sides[0], hypothesis=sides[1], labels=labels, annotators=people)
 
-# %% ../../nbs/data/01_readers.ipynb #915a91fe
+# %% ../../nbs/data/01_readers.ipynb #984bdefb
 def _spanex_gold(relations):
     "Words and pairs of the low relations, span pairs of the high ones"
     pairs, spans = set(), set()
@@ -285,7 +285,7 @@ def read_spanex_fever(row, src,
     "SpanEx-FEVER: relations between evidence (premise) and claim (hypothesis)"
     return _spanex(row, src, _fever_names(classes), dangling, annotators)
 
-# %% ../../nbs/data/01_readers.ipynb #ca766129
+# %% ../../nbs/data/01_readers.ipynb #c2339a3d
 def read_sentiment(row, src):
     "A text and a sentiment in columns (SST-2, IMDb)"
     text = row.text("sentence", "text", "Text", "review").replace("<br />", " ").strip()
@@ -293,7 +293,7 @@ def read_sentiment(row, src):
     label = read_label(src, row, row.data[column], sentiment_names, keep=True) if column else None
     return Instance.from_text(text, label, "en", src.id(row, "id"))
 
-# %% ../../nbs/data/01_readers.ipynb #0092ec12
+# %% ../../nbs/data/01_readers.ipynb #63c775bf
 ag_labels = ("World", "Sports", "Business", "Sci/Tech")
 
 def read_ag_news(row, src):
@@ -303,7 +303,7 @@ def read_ag_news(row, src):
     text = row.text("text") if row.has("text") else f"{row.text('title')} {row.text('description')}"
     return Instance.from_text(text, read_label(src, row, row.get("class", "label"), names), "en", src.id(row, "id"))
 
-# %% ../../nbs/data/01_readers.ipynb #e04453ee
+# %% ../../nbs/data/01_readers.ipynb #213aec75
 def _document(row, docid, src):
     "Text, white-space tokens and words of a document in the folder `docs` beside the file; read once"
     docs = row.path.parent.resolve()/"docs"
@@ -353,7 +353,7 @@ def _eraser(row, src, names, evidence, query):
     return Instance(texts, offsets, label, "en", src.id(row, "annotation_id"), gold, fixed=(1,) if query else (),
                     meta=dict(document=str(docid), evidences=len(sets)))
 
-# %% ../../nbs/data/01_readers.ipynb #c0c47aa6
+# %% ../../nbs/data/01_readers.ipynb #14a973c3
 def read_eraser_movies(row, src,
                        evidence:str="all", # whose words are gold: all sets of evidence, or the first
                       ):
@@ -373,7 +373,7 @@ def read_eraser_fever(row, src,
     "ERASER FEVER: a document, and the claim as a fixed query"
     return _eraser(row, src, _fever_names(classes), evidence, True)
 
-# %% ../../nbs/data/01_readers.ipynb #844694e8
+# %% ../../nbs/data/01_readers.ipynb #3979756f
 evinf_labels = ("no significant difference", "significantly decreased", "significantly increased")
 
 def _token_spans(row, column):
@@ -394,7 +394,7 @@ def read_evidence_inference(row, src):
                     Gold(tokens=words_in(words, ranges)), fixed=(1,),
                     meta=dict(document=str(row.data.get("doc_id", ""))))
 
-# %% ../../nbs/data/01_readers.ipynb #81003df5
+# %% ../../nbs/data/01_readers.ipynb #2c4c1bad
 def _qed_span(d, text, what):
     "(start, end) by the span's own string, or None for a bridged one"
     if not isinstance(d, dict) or "start" not in d or "end" not in d:
@@ -444,7 +444,7 @@ def read_qed(row, src):
     gold = Gold(tokens=tokens, spans=spans) if kind == "single_sentence" else None
     return Instance(texts, offsets, None, "en", src.id(row, "example_id"), gold, meta=meta)
 
-# %% ../../nbs/data/01_readers.ipynb #320ea4e8
+# %% ../../nbs/data/01_readers.ipynb #ee83eb40
 _demo_fields = {"id", "premise", "hypothesis", "label", "tokens", "pairs", "spans", "links", "lang", "fixed", "meta"}
 
 def read_demo(row, src):
@@ -461,7 +461,7 @@ def read_demo(row, src):
     return Instance.from_words(parts, d.get("label"), d.get("lang", src.lang), src.id(row, "id"),
                                gold=gold, links=d.get("links"), fixed=d.get("fixed", ()), meta=meta)
 
-# %% ../../nbs/data/01_readers.ipynb #55379b02
+# %% ../../nbs/data/01_readers.ipynb #781bd9ac
 def _read_links(cell, n, m):
     "The links of a cell, which must join words that exist"
     try: links = {tuple(map(int, l.split("-"))) for l in cell.split()}

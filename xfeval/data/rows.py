@@ -8,7 +8,7 @@ __all__ = ['endings', 'nli_labels', 'fever_labels', 'sentiment_labels', 'nli_nam
            'read_whole', 'read_rows', 'Dropped', 'BadRow', 'Source', 'build', 'read_label', 'check_range', 'words_in',
            'space_words', 'marked_ranges', 'vote']
 
-# %% ../../nbs/data/00_rows.ipynb #f7cc82c1
+# %% ../../nbs/data/00_rows.ipynb #b88df85b
 import csv, io, json, re
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -18,7 +18,7 @@ from pathlib import Path
 from ..core.utils import check_choice
 from ..core.text import split_words
 
-# %% ../../nbs/data/00_rows.ipynb #aa3c1d10
+# %% ../../nbs/data/00_rows.ipynb #695b59a3
 def is_blank(v):
     "No value: None, NaN, or nothing but white space"
     return v is None or (isinstance(v, float) and v != v) or (isinstance(v, str) and not v.strip())
@@ -50,7 +50,7 @@ class Row:
         if is_blank(v): raise ValueError(f"column {name!r} is empty")
         return v
 
-# %% ../../nbs/data/00_rows.ipynb #fbd59804
+# %% ../../nbs/data/00_rows.ipynb #ab87729a
 def decode(path) -> str: # text; undecodable bytes stay as lone surrogates
     "The text of a file that should be UTF-8"
     path = Path(path)
@@ -67,7 +67,7 @@ def encoding_error(s:str) -> str: # empty if all is well
     before = s[max(0, m.start()-20):m.start()]
     return f"not UTF-8: byte 0x{ord(m[0])-0xdc00:02x} after {before!r}"
 
-# %% ../../nbs/data/00_rows.ipynb #3a6351c7
+# %% ../../nbs/data/00_rows.ipynb #f056c705
 def _plain_lines(text):
     "The lines of a file without quotes: only real line ends end a row, U+2028 and its like are text"
     return (line + "\n" for line in text.replace("\r\n", "\n").split("\n"))
@@ -112,7 +112,7 @@ def read_table(path,            # file with one record per row
         yield Row(path.name, line, {} if error else dict(zip(names, cells)), error, index, path)
         index += 1
 
-# %% ../../nbs/data/00_rows.ipynb #846ed520
+# %% ../../nbs/data/00_rows.ipynb #c41245dd
 def _parse_object(s):
     "A JSON object, or an empty one and what is wrong"
     if wrong := encoding_error(s): return {}, wrong
@@ -134,7 +134,7 @@ def read_jsonl(path): # generator of Row
         yield Row(path.name, line, data, error, index, path)
         index += 1
 
-# %% ../../nbs/data/00_rows.ipynb #30d1d2a2
+# %% ../../nbs/data/00_rows.ipynb #47d4296b
 def read_json(path): # generator of Row; `line` counts the items
     "The items of a JSON file that holds a list of objects"
     path = Path(path)
@@ -171,7 +171,7 @@ def read_rows(path,            # a file
     if kind in ("csv", "tsv"): return read_table(path, "," if kind == "csv" else "\t", quote, header)
     return dict(jsonl=read_jsonl, json=read_json, whole=read_whole)[kind](path)
 
-# %% ../../nbs/data/00_rows.ipynb #ff16665d
+# %% ../../nbs/data/00_rows.ipynb #5312ea11
 class Dropped(Exception):
     "A row that the rules of its dataset leave out"
 
@@ -202,7 +202,7 @@ class Source:
         if name and not is_blank(row.data[name]): return str(row.data[name]).strip()
         return "-".join(filter(None, (self.name, self.split, str(row.index))))
 
-# %% ../../nbs/data/00_rows.ipynb #c0b8cd18
+# %% ../../nbs/data/00_rows.ipynb #c3b14cc1
 def build(reader,     # (row, source, **options) -> Instance or None
           rows,       # iterable of Row
           src,        # Source
@@ -231,7 +231,7 @@ def _grouped(rows, src, column):
         except ValueError as e: src.bad(row, e)
     return groups.values()
 
-# %% ../../nbs/data/00_rows.ipynb #d50e48c0
+# %% ../../nbs/data/00_rows.ipynb #a08ae9ab
 nli_labels = ("entailment", "neutral", "contradiction")
 fever_labels = ("supports", "not enough info", "refutes")
 sentiment_labels = ("negative", "positive")
@@ -264,7 +264,7 @@ def _check_unmixed(src, row, raw):
     first, line, other = src.memo.setdefault(("label", row.file), (kind, row.line, raw))
     if first != kind: raise ValueError(f"mixed labels: {raw!r} is {kind}, but {other!r} on line {line} is {first}")
 
-# %% ../../nbs/data/00_rows.ipynb #f13011bd
+# %% ../../nbs/data/00_rows.ipynb #a8288bf8
 def check_range(text:str,         # the text
                 start,            # first character of the range
                 end,              # first character after it
@@ -293,7 +293,7 @@ def space_words(text:str) -> list: # (start, end) of every chunk
     "Character offsets of the chunks between white space"
     return [m.span() for m in re.finditer(r"\S+", text)]
 
-# %% ../../nbs/data/00_rows.ipynb #f77beb4b
+# %% ../../nbs/data/00_rows.ipynb #2dbbb7ed
 def marked_ranges(marked:str, # text with asterisks around highlighted words
                   text:str,   # the same text without
                  ) -> list|None: # character ranges in `text`, or None if the two differ
@@ -311,7 +311,7 @@ def marked_ranges(marked:str, # text with asterisks around highlighted words
             on = None
     return None if on is not None or text[j:].strip() else ranges
 
-# %% ../../nbs/data/00_rows.ipynb #d2dac7b5
+# %% ../../nbs/data/00_rows.ipynb #46b7a26f
 vote_rules = ("majority", "any", "all", "first")
 
 def vote(sets,  # one collection of word indices per annotator

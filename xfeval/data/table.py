@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['load_table']
 
-# %% ../../nbs/data/03_table.ipynb #cacf7047
+# %% ../../nbs/data/03_table.ipynb #ea9b7261
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from .datasets import Dataset, first_problem, unique_ids
 from .rows import (Row, Source, build, check_range, endings, is_blank, marked_ranges, read_label,
                               read_rows, space_words, words_in)
 
-# %% ../../nbs/data/03_table.ipynb #e4a9d205
+# %% ../../nbs/data/03_table.ipynb #945ba320
 def _cell(v):
     "A cell, with lists that are written as text"
     try: return json.loads(v) if isinstance(v, str) else v
@@ -50,7 +50,7 @@ def _highlight(value, text, way):
     if not isinstance(value, (list, tuple)): raise ValueError(f"highlights must be a list, got {value!r:.60}")
     return _characters(value, text) if way == "characters" else _chunks(value, text)
 
-# %% ../../nbs/data/03_table.ipynb #dd98f60a
+# %% ../../nbs/data/03_table.ipynb #736ef72f
 @dataclass
 class _Table:
     "What the columns of a table mean"
@@ -92,7 +92,7 @@ class _Table:
         if not isinstance(value, str): raise ValueError(f"label {value!r} is not a class name")
         return value.strip()
 
-# %% ../../nbs/data/03_table.ipynb #420b6064
+# %% ../../nbs/data/03_table.ipynb #9f5b7fc5
 def _table_rows(source, quote):
     "The rows of a DataFrame or file, and its name"
     if isinstance(source, pd.DataFrame):

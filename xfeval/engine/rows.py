@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Job', 'row_keys', 'RowCache']
 
-# %% ../../nbs/engine/00_rows.ipynb #739b1142
+# %% ../../nbs/engine/00_rows.ipynb #a9fdffc0
 import hashlib, os, warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from ..core.game import Ask, absences, outputs
 from ..core.text import Instance
 from ..core.utils import check_choice, write_whole
 
-# %% ../../nbs/engine/00_rows.ipynb #c7e4e8e8
+# %% ../../nbs/engine/00_rows.ipynb #b0638a10
 @dataclass
 class Job:
     "A question-asking generator for one instance, and what it is told when it asks plainly"
@@ -36,7 +36,7 @@ class Job:
         "The generator, ready to ask"
         return self.make(n_players) if callable(self.make) else self.make
 
-# %% ../../nbs/engine/00_rows.ipynb #893cdb58
+# %% ../../nbs/engine/00_rows.ipynb #c8832f2a
 def row_keys(instance:Instance, # the text
              ask:Ask,           # the rows
              absent:str,        # what absent words look like
@@ -52,7 +52,7 @@ def row_keys(instance:Instance, # the text
         kind = [b"|full" if full else some for full in ask.rows.all(1)]
     return [hashlib.blake2b(head + r.tobytes() + k, digest_size=16).digest() for r, k in zip(rows, kind)]
 
-# %% ../../nbs/engine/00_rows.ipynb #84fa9d37
+# %% ../../nbs/engine/00_rows.ipynb #9aaf6bc8
 class RowCache:
     "Logits by row key in memory and, given a folder, on disk"
     def __init__(self, path=None,           # folder, or None for memory only

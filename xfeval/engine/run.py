@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['row_lengths', 'Engine', 'engine_for']
 
-# %% ../../nbs/engine/01_run.ipynb #03943aed
+# %% ../../nbs/engine/01_run.ipynb #198bebec
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from .rows import Job, RowCache, row_keys
 from ..models.classifier import Classifier, run_safely, token_batches
 from ..models.encoding import Encoded, value_of
 
-# %% ../../nbs/engine/01_run.ipynb #a99c8add
+# %% ../../nbs/engine/01_run.ipynb #b7f730c0
 def row_lengths(enc:Encoded, # the text
                 rows,        # (rows, players) keep vectors
                 absent:str,  # what absent words look like
@@ -46,7 +46,7 @@ class Engine:
         self.cache = RowCache(cache, clf.fingerprint if cache else "")
         self.stats = Counter(asked=0, run=0, tokens=0, batches=0, seconds=0.)
 
-# %% ../../nbs/engine/01_run.ipynb #49b11fcd
+# %% ../../nbs/engine/01_run.ipynb #eea27770
 @patch
 def run(self:Engine, jobs, # a list of `Job`
        ) -> list: # one result per job, in order
@@ -109,7 +109,7 @@ def label_index(self:Engine, instance:Instance) -> int:
     name = check_choice(instance.label, self.clf.labels, f"label of instance {instance.id!r}")
     return self.clf.labels.index(name)
 
-# %% ../../nbs/engine/01_run.ipynb #9ca3b556
+# %% ../../nbs/engine/01_run.ipynb #d3246f3b
 @dataclass
 class _Row:
     "A row that must be run"
@@ -171,7 +171,7 @@ def predict(self:Engine, instances, # a list of `Instance`
     jobs = [Job(x, ask, absent=self.clf.absences[0]) for x in instances]
     return np.concatenate([np.zeros((0, len(self.clf.labels))), *self.run(jobs)])
 
-# %% ../../nbs/engine/01_run.ipynb #4663071c
+# %% ../../nbs/engine/01_run.ipynb #755e0964
 @patch
 def plan(self:Engine, jobs,  # what would be run; generators must be given as functions, a plan uses them up otherwise
          timed:bool=True,    # time one batch for the estimate of seconds
@@ -218,7 +218,7 @@ def _tokens_per_second(self:Engine, enc):
     self.clf.logits(*batch)
     return n*len(enc.ids)/max(1e-9, time.perf_counter()-start)
 
-# %% ../../nbs/engine/01_run.ipynb #10064652
+# %% ../../nbs/engine/01_run.ipynb #d9250ced
 def engine_for(clf:Classifier,          # who is asked
                engine:Engine|None=None, # an engine of the same classifier
               ) -> Engine:

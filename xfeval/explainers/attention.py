@@ -7,7 +7,7 @@ __all__ = ['head_choices', 'directions', 'attention_sources', 'head_scores', 'sc
            'attention', 'attention_gradients', 'scaled_attention', 'attention_pairs', 'attention_attribution',
            'attention_attribution_pairs']
 
-# %% ../../nbs/explainers/07_attention.ipynb #ab76f4b0
+# %% ../../nbs/explainers/07_attention.ipynb #006ef853
 import numpy as np
 import torch
 from torch import nn
@@ -16,7 +16,7 @@ from ..core.utils import check_choice
 from .base import Attribution, method
 from .gradients import quadrature, shared
 
-# %% ../../nbs/explainers/07_attention.ipynb #82b9d4ab
+# %% ../../nbs/explainers/07_attention.ipynb #b6ab22a5
 def head_scores(h,                   # (width,) the vector the head of the classifier reads
                 u,                   # (width,) weight of the explained class on it
                 heads:int,           # number of attention heads
@@ -28,7 +28,7 @@ def head_scores(h,                   # (width,) the vector the head of the class
     if len(v) % heads: raise ValueError(f"{len(v)} dimensions cannot be cut into {heads} heads")
     return v.reshape(heads, -1).sum(1)
 
-# %% ../../nbs/explainers/07_attention.ipynb #ac7fb37c
+# %% ../../nbs/explainers/07_attention.ipynb #72c907d7
 def _inner_dense(model):
     "The dense layer between the vector and the classes, if there is one"
     places = ("classification_head.dense", "classifier.dense", "pre_classifier", "bert.pooler.dense")
@@ -65,7 +65,7 @@ def scalar_mix_head(clf,           # a `Classifier`
                 sched.step()
     return int(s.argmax())
 
-# %% ../../nbs/explainers/07_attention.ipynb #a33bb855
+# %% ../../nbs/explainers/07_attention.ipynb #ffd58e1e
 head_choices = ("classifier", "scalar_mix", "random", "mean")
 
 def choose_heads(clf, encs, targets,
@@ -94,7 +94,7 @@ def last_maps(clf, encs, targets,
     chosen = choose_heads(clf, encs, targets, maps[0].shape[1], head, rngs)
     return [A[layer].mean(0) if h is None else A[layer, h] for A, h in zip(maps, chosen)]
 
-# %% ../../nbs/explainers/07_attention.ipynb #6b0373bb
+# %% ../../nbs/explainers/07_attention.ipynb #416bdd8c
 directions = ("row", "column", "average")
 
 def _anchor(clf, enc):
@@ -114,7 +114,7 @@ def attention(clf, encs, targets, output, rngs, *, head="classifier", direction=
     seen = [_from_anchor(A, _anchor(clf, e), direction) for e, A in zip(encs, maps)]
     return [Attribution(clf.to_words(e, s, subword), e.notes) for e, s in zip(encs, seen)]
 
-# %% ../../nbs/explainers/07_attention.ipynb #407bdb97
+# %% ../../nbs/explainers/07_attention.ipynb #9a98c1b2
 attention_sources = ("encoder", "decoder_self", "cross")
 
 def _source(clf, source):
@@ -154,14 +154,14 @@ def scaled_attention(clf, encs, targets, output, rngs, *, layer=-1, source=None,
     scaled = [(A*G).mean(0)[_anchor(clf, e)] for e, (A, G) in zip(encs, maps)]
     return [Attribution(clf.to_words(e, s, subword), e.notes) for e, s in zip(encs, scaled)]
 
-# %% ../../nbs/explainers/07_attention.ipynb #bc63b47b
+# %% ../../nbs/explainers/07_attention.ipynb #ef65fea6
 @method("attention", kind="pair", style="batch", needs="attention", output="prob_top", cost="1", paper="Sun")
 def attention_pairs(clf, encs, targets, output, rngs, *, head="classifier", source=None, layer=-1, subword="mean"):
     "Attention between two words in the last layer, both directions"
     maps = last_maps(clf, encs, targets, head, rngs, source, layer)
     return [Attribution(clf.to_pairs(e, A, subword), e.notes) for e, A in zip(encs, maps)]
 
-# %% ../../nbs/explainers/07_attention.ipynb #c1440838
+# %% ../../nbs/explainers/07_attention.ipynb #bd9f1774
 def _scaling(kept, source, at, alphas):
     "A hook that replaces the attention of one layer by its clean value times each of `alphas`"
     def hook(l, p, kind):

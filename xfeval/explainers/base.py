@@ -5,14 +5,14 @@
 # %% auto #0
 __all__ = ['methods', 'method', 'Attribution']
 
-# %% ../../nbs/explainers/00_base.ipynb #a07a2c57
+# %% ../../nbs/explainers/00_base.ipynb #f9b1e8f7
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..core.utils import Registry, check_choice, check_options, options_of
 
-# %% ../../nbs/explainers/00_base.ipynb #491d3cfd
+# %% ../../nbs/explainers/00_base.ipynb #062d3a88
 methods = {kind: Registry(f"{kind} method") for kind in ("token", "pair", "span")}
 
 def method(name:str,                  # what users call it
@@ -31,7 +31,7 @@ def method(name:str,                  # what users call it
     return methods[kind](name, style=style, needs=needs, output=output, absent=absent, cost=cost, paper=paper,
                          draws=draws or name)
 
-# %% ../../nbs/explainers/00_base.ipynb #73af98f2
+# %% ../../nbs/explainers/00_base.ipynb #0a6fdbb1
 @dataclass(frozen=True)
 class Attribution:
     "What a batch method returns for one instance: scores over its words, and what a reader should know"

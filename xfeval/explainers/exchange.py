@@ -3,14 +3,14 @@
 # %% auto #0
 __all__ = ['from_tokens', 'from_ferret', 'from_shap', 'from_captum']
 
-# %% ../../nbs/explainers/12_exchange.ipynb #9ef50754
+# %% ../../nbs/explainers/12_exchange.ipynb #bb557700
 import numpy as np
 
 from ..core.explanation import Explanation
 from ..core.text import Instance
 from . import gradients
 
-# %% ../../nbs/explainers/12_exchange.ipynb #deefbb9c
+# %% ../../nbs/explainers/12_exchange.ipynb #a0c16ca9
 def _find_token(token, instance, part, at):
     "Where a token stands, searching from place `at` of a part on: (part, start, end), or None"
     bare = str(token).replace("\u0120", "").replace("\u2581", "").removeprefix("##").strip()
@@ -44,7 +44,7 @@ def from_ferret(instance:Instance, # what was explained
     name = kw.pop("method", str(getattr(explanation, "explainer", "ferret")))
     return from_tokens(instance, explanation.tokens, explanation.scores, method=name, **kw)
 
-# %% ../../nbs/explainers/12_exchange.ipynb #68597cd7
+# %% ../../nbs/explainers/12_exchange.ipynb #aa349a90
 def from_shap(instance:Instance,    # what was explained
               values,               # a `shap.Explanation` of one text
               target:int|None=None, # column of the class, if there are several

@@ -6,7 +6,7 @@
 __all__ = ['kinds_of_call', 'bivariate', 'interaction', 'random_pairs', 'trivial', 'list_methods', 'target_indices',
            'span_options', 'find_spans', 'explain', 'raw_scores', 'build_explanation']
 
-# %% ../../nbs/explainers/11_explain.ipynb #43b04c37
+# %% ../../nbs/explainers/11_explain.ipynb #43626c99
 import time
 from collections.abc import Mapping
 
@@ -28,7 +28,7 @@ from .spans import combined, random_spans, span_scores, trivial_block
 from . import attention, gradients # they register their methods
 from .pairs import pair_scores
 
-# %% ../../nbs/explainers/11_explain.ipynb #93158768
+# %% ../../nbs/explainers/11_explain.ipynb #0a22783f
 method("shapley", cost="min(2^n, budget + 2)", paper="Sun")(kernel_shap)
 method("shapley_sampling", absent="pad", cost="samples (n - 1) + 2", paper="Zaman")(shapley_sampling)
 method("exact_shapley", cost="2^n")(exact_shapley)
@@ -57,7 +57,7 @@ def random_pairs(n, rng=0):
     return np.random.default_rng(rng).random((n, n))
     yield # a generator like the others, though it asks for nothing
 
-# %% ../../nbs/explainers/11_explain.ipynb #e1dd2e52
+# %% ../../nbs/explainers/11_explain.ipynb #d88682a9
 @method("trivial", style="batch", needs="probabilities", cost="1", paper="Pruthi")
 def trivial(clf, encs, targets, output, rngs, *, percent=10):
     "Marks the c-th block of words for class c"
@@ -68,7 +68,7 @@ def trivial(clf, encs, targets, output, rngs, *, percent=10):
         out.append(Attribution(s, e.notes))
     return out
 
-# %% ../../nbs/explainers/11_explain.ipynb #874d4483
+# %% ../../nbs/explainers/11_explain.ipynb #8dc5c35a
 def list_methods() -> pd.DataFrame: # one row per kind and method
     "Every method with its kind, what it needs from the model, its cost and its options"
     rows = []
@@ -79,7 +79,7 @@ def list_methods() -> pd.DataFrame: # one row per kind and method
                              options=", ".join(options_of(fn)), description=info["description"]))
     return pd.DataFrame(rows)
 
-# %% ../../nbs/explainers/11_explain.ipynb #ef4333d8
+# %% ../../nbs/explainers/11_explain.ipynb #81a28a35
 def _class(t, clf):
     "A class index, from a name or a number"
     if isinstance(t, str): return clf.index(t)
@@ -104,7 +104,7 @@ def target_indices(clf,                    # a `Classifier`
     if len(names) != len(instances): raise ValueError(f"{len(names)} targets for {len(instances)} instances")
     return np.array([_class(t, clf) for t in names], int)
 
-# %% ../../nbs/explainers/11_explain.ipynb #7ee67cee
+# %% ../../nbs/explainers/11_explain.ipynb #146652e4
 def span_options(search:str="louvain", # louvain or contiguous
                  per:str="runs",       # a score per pair of runs, or of whole sides
                  norm:str="mean",      # mean over word pairs, or divided by the union of words
@@ -127,7 +127,7 @@ def find_spans(w,            # directed weights over words
     if random: return random_spans(part_of, seed, words=words), ()
     return span_scores(w, part_of, words=words, **options)
 
-# %% ../../nbs/explainers/11_explain.ipynb #a8e378b9
+# %% ../../nbs/explainers/11_explain.ipynb #c96ab561
 kinds_of_call = ("token", "pair", "span", "combined")
 
 def _base_kind(kind):
@@ -171,7 +171,7 @@ def _check_call(clf, data, name, kind, output, absent, options, many):
     for x in data:
         if len(x.sizes) < 2: raise ValueError(f"{kind} explanations need two parts, instance {x.id!r} has one")
 
-# %% ../../nbs/explainers/11_explain.ipynb #d18921ec
+# %% ../../nbs/explainers/11_explain.ipynb #0577572d
 def explain(clf,                    # a `Classifier`
             data,                   # an `Instance` or a list of them
             method="shapley",       # name of a method, or several
@@ -200,7 +200,7 @@ def explain(clf,                    # a `Classifier`
                 out.append(build_explanation(clf, x, m, k, record, of_tokens, i, seed, span))
     return out
 
-# %% ../../nbs/explainers/11_explain.ipynb #f5ae3f51
+# %% ../../nbs/explainers/11_explain.ipynb #32b8c736
 def _listed(span):
     "The span searches of a call: at least one"
     if span is None or isinstance(span, Mapping): return [span or {}]
@@ -263,7 +263,7 @@ def raw_scores(clf, data, plan, target, output, absent, seed, engine, options):
         record.update(scores=_spread(np.asarray(result), enc), seconds=seconds, forwards=job.asked)
     return out
 
-# %% ../../nbs/explainers/11_explain.ipynb #bd0490d0
+# %% ../../nbs/explainers/11_explain.ipynb #79aa4b21
 def _common(clf, x, m, record):
     "What explanations of all kinds have in common"
     if not np.isfinite(record["scores"]).all():

@@ -5,14 +5,14 @@
 # %% auto #0
 __all__ = ['games', 'game', 'cost', 'check_players', 'check_count', 'ask_values', 'both_ends', 'occlusion', 'random_scores']
 
-# %% ../../nbs/explainers/01_games.ipynb #036ea4dd
+# %% ../../nbs/explainers/01_games.ipynb #b1e53a34
 import inspect
 
 import numpy as np
 
 from ..core.utils import Registry, check_choice, check_options
 
-# %% ../../nbs/explainers/01_games.ipynb #1572d5ad
+# %% ../../nbs/explainers/01_games.ipynb #824f3b9a
 games = Registry("perturbation method")
 
 def game(name:str, # registered name
@@ -35,7 +35,7 @@ def cost(method:str, # registered name
     priced = inspect.signature(fn.cost).parameters
     return fn.cost(n, **{k: v for k, v in options.items() if k in priced}) if n else 0
 
-# %% ../../nbs/explainers/01_games.ipynb #b2c454d2
+# %% ../../nbs/explainers/01_games.ipynb #45fbb98d
 def check_players(n):
     "The number of players, checked"
     if int(n) != n or n < 0: raise ValueError(f"a game has 0 or more players, got {n}")
@@ -61,7 +61,7 @@ def both_ends(n):
     "The empty and the full coalition"
     return np.array([[False]*n, [True]*n], bool).reshape(2, n)
 
-# %% ../../nbs/explainers/01_games.ipynb #65c46383
+# %% ../../nbs/explainers/01_games.ipynb #f77c9b86
 @game("occlusion", "token", "n + 1", lambda n: n+1)
 def occlusion(n, rng=None):
     "Drop of the value when one word is absent"
@@ -70,7 +70,7 @@ def occlusion(n, rng=None):
     v = ask_values((yield rows), rows)
     return v[0] - v[1:]
 
-# %% ../../nbs/explainers/01_games.ipynb #84389661
+# %% ../../nbs/explainers/01_games.ipynb #ec605244
 @game("random", "token", "0", lambda n: 0)
 def random_scores(n, rng=0,
                   law:str="normal", # normal or uniform

@@ -8,7 +8,7 @@ __all__ = ['aggregations', 'quadratures', 'aggregate', 'word_scores', 'frozen', 
            'integrated_gradients', 'averaged_gradients', 'smooth_grad', 'square_grad', 'var_grad', 'gradient_shap',
            'doubled', 'deeplift', 'conductance', 'layer_conductance']
 
-# %% ../../nbs/explainers/06_gradients.ipynb #c5fa8096
+# %% ../../nbs/explainers/06_gradients.ipynb #1f01d433
 import contextlib, warnings
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ from .base import Attribution, method
 from ..models.classifier import out_of_memory
 from ..models.encoding import value_of
 
-# %% ../../nbs/explainers/06_gradients.ipynb #4f0a3051
+# %% ../../nbs/explainers/06_gradients.ipynb #06ad8b30
 def _sum(u): return u.sum(-1)
 def _mean(u): return u.mean(-1)
 def _l2(u): return np.sqrt((u**2).sum(-1))
@@ -48,7 +48,7 @@ def word_scores(clf,         # a `Classifier`
     return [Attribution(clf.to_words(e, aggregate(u, how), subword), e.notes, dict(f))
             for e, u, f in zip(encs, us, facts)]
 
-# %% ../../nbs/explainers/06_gradients.ipynb #de8209ad
+# %% ../../nbs/explainers/06_gradients.ipynb #c57bea94
 @contextlib.contextmanager
 def frozen(model):
     "Within this block the weights need no gradient"
@@ -80,7 +80,7 @@ def gradients_at(clf, encs, targets, output) -> list: # per text, (sub-words, wi
         with frozen(clf.model): return (clf.grad(encs, output, targets),)
     return shared(clf, encs, ("at", output, *map(int, targets)), make)[0]
 
-# %% ../../nbs/explainers/06_gradients.ipynb #9c643f61
+# %% ../../nbs/explainers/06_gradients.ipynb #20bfea38
 @method("saliency", style="batch", needs="gradients", output="logit_top", cost="1 gradient", paper="Zaman")
 def saliency(clf, encs, targets, output, rngs, *, aggregation="mean", subword="sum"):
     "Absolute gradient of the output at each word embedding"
@@ -105,7 +105,7 @@ def activation(clf, encs, targets, output, rngs, *, aggregation="mean", subword=
     "The word embedding itself; independent of the output"
     return word_scores(clf, encs, clf.embeddings(encs), aggregation, subword)
 
-# %% ../../nbs/explainers/06_gradients.ipynb #6138cc62
+# %% ../../nbs/explainers/06_gradients.ipynb #e194df11
 def _guidable(module, guide_gelu):
     "Is it a ReLU (or a GELU that is to be treated as one)?"
     name = type(module).__name__.lower()
@@ -131,7 +131,7 @@ def guided_backprop(clf, encs, targets, output, rngs, *, aggregation="mean", gui
     note = "the model has no ReLU: guided backpropagation is the plain signed gradient"
     return [replace(a, notes=(*a.notes, note)) for a in out]
 
-# %% ../../nbs/explainers/06_gradients.ipynb #869385c5
+# %% ../../nbs/explainers/06_gradients.ipynb #28b6808f
 quadratures = ("gausslegendre", "midpoint", "left", "right")
 
 def quadrature(rule:str,  # gausslegendre, midpoint, left or right
@@ -158,7 +158,7 @@ def _chunks(encs, per, width, limit=64e6):
         size += need
     return [c for c in out if c]
 
-# %% ../../nbs/explainers/06_gradients.ipynb #ca460de7
+# %% ../../nbs/explainers/06_gradients.ipynb #791e997c
 def _width(E): return E[0].shape[1] if E else 1
 
 def _gradients_at_points(clf, encs, chunk, targets, output, points):
@@ -181,7 +181,7 @@ def _values_at(clf, encs, output, targets, embeds, tokens=2048):
     for ix in clf.split(encs, tokens): out[ix] = np.concatenate(clf.run_safely(run, ix.tolist()))
     return out
 
-# %% ../../nbs/explainers/06_gradients.ipynb #967b2430
+# %% ../../nbs/explainers/06_gradients.ipynb #afed6177
 def _path_ends(clf, encs, chunk, targets, output, E, B):
     "The output at the end and at the start of every path of a chunk"
     embeds = [P for i in chunk for P in (E[i], B[i])]
@@ -224,7 +224,7 @@ def averaged_gradients(clf, encs, targets, output, rngs, *, steps=50, rule="gaus
     gs, _ = path_gradients(clf, encs, targets, output, baseline, *quadrature(rule, steps))
     return word_scores(clf, encs, gs, aggregation, subword)
 
-# %% ../../nbs/explainers/06_gradients.ipynb #4091cb50
+# %% ../../nbs/explainers/06_gradients.ipynb #190e7b9d
 def _check_samples(samples):
     if samples < 1: raise ValueError(f"samples must be at least 1, got {samples}")
 
@@ -258,7 +258,7 @@ def var_grad(clf, encs, targets, output, rngs, *, samples=10, stdev=.1, aggregat
     us = [g.var(0) for g in _noisy_gradients(clf, encs, targets, output, rngs, samples, stdev)]
     return word_scores(clf, encs, us, aggregation, subword)
 
-# %% ../../nbs/explainers/06_gradients.ipynb #c658fa5f
+# %% ../../nbs/explainers/06_gradients.ipynb #4d911233
 def _random_point(E, B, words, rng, stdev):
     "A random point between a baseline and a noisy copy of a text"
     alpha = np.float32(rng.random())
@@ -278,7 +278,7 @@ def gradient_shap(clf, encs, targets, output, rngs, *, samples=20, stdev=0., bas
         for i, g in zip(chunk, gs): us[i] = (E[i]-B[i])*np.mean(g, 0)
     return word_scores(clf, encs, us, aggregation, subword)
 
-# %% ../../nbs/explainers/06_gradients.ipynb #df96f558
+# %% ../../nbs/explainers/06_gradients.ipynb #f7fb84e0
 @contextlib.contextmanager
 def doubled(model):
     "Within this block the weights are in double precision"
@@ -308,7 +308,7 @@ def deeplift(clf, encs, targets, output, rngs, *, baseline="zero", aggregation="
         for i, row, gap in zip(ix, rows, gaps): us[i], deltas[i] = row, gap
     return word_scores(clf, encs, us, aggregation, subword, deltas)
 
-# %% ../../nbs/explainers/06_gradients.ipynb #75e66019
+# %% ../../nbs/explainers/06_gradients.ipynb #3cf5ef80
 def _keep_output(kept, l, detach):
     "A hook that keeps what layer `l` puts out; `detach`: nothing below it is differentiated"
     def keep(module, args, result):
@@ -354,7 +354,7 @@ def _through_layers(clf, enc, points, target, output, layers, tokens=768):
         total = total + np.stack([_trapezoids(y, g) for y, g in zip(ys, gs)])
     return total, ends[-1]-ends[0]
 
-# %% ../../nbs/explainers/06_gradients.ipynb #decd1cf5
+# %% ../../nbs/explainers/06_gradients.ipynb #9246180e
 def conductance(clf, encs, targets, output,
                 baseline="pad", # pad, mask or zero
                 steps=50,       # steps of the path

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['bivariate_shapley', 'interaction_of', 'shapley_interaction']
 
-# %% ../../nbs/explainers/04_interactions.ipynb #ed31ece6
+# %% ../../nbs/explainers/04_interactions.ipynb #dbfd4adc
 from math import comb
 
 import numpy as np
@@ -14,7 +14,7 @@ from .kriging import Kriging
 from .shapley import (ask_kernel, estimators, every_coalition, kernel_budget, kernel_projection,
                                        kernel_regression, marginals, regress, shapley_of)
 
-# %% ../../nbs/explainers/04_interactions.ipynb #983d0890
+# %% ../../nbs/explainers/04_interactions.ipynb #6cee4334
 def _regress_given(rows, w, v):
     "Token values and conditional values from one factorisation"
     z, values, empty, full = rows[2:], v[2:], v[0], v[1]
@@ -43,7 +43,7 @@ def bivariate_shapley(n, rng=0,
     more_phi, more_given = _regress_given(rows, w, v-fitted(rows))
     return phi+more_phi, given+more_given
 
-# %% ../../nbs/explainers/04_interactions.ipynb #d7214cab
+# %% ../../nbs/explainers/04_interactions.ipynb #2f44b7ed
 def interaction_of(v, n:int) -> np.ndarray: # symmetric n x n, zero diagonal
     "Pairwise Shapley interaction index of a game given by the values of `every_coalition(n)`"
     out = np.zeros((n, n))
@@ -70,7 +70,7 @@ def _quadratic(rows, w, v):
     out[i, j] = out[j, i] = b[n:]
     return out
 
-# %% ../../nbs/explainers/04_interactions.ipynb #b1abcbca
+# %% ../../nbs/explainers/04_interactions.ipynb #4a103145
 @game("shapley_interaction", "pair", "budget + 2", _pair_cost)
 def shapley_interaction(n, rng=0,
                         budget:int|None=None,    # coalitions; default min(2^n - 2, 2 (2n + 2048))

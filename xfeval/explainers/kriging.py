@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['Kriging']
 
-# %% ../../nbs/explainers/03_kriging.ipynb #082e1802
+# %% ../../nbs/explainers/03_kriging.ipynb #40a90eef
 import functools
 
 import numpy as np
@@ -11,7 +11,7 @@ import scipy.linalg as sl
 from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController
 
-# %% ../../nbs/explainers/03_kriging.ipynb #7e2a7196
+# %% ../../nbs/explainers/03_kriging.ipynb #202df762
 def _covariance(x, y, c):
     "Covariance of the values of coalitions `x` and `y`, written as -1 and 1"
     return np.exp(-.5*(c.sum()-(x*c)@y.T))
@@ -63,7 +63,7 @@ def _scales(z, y, rng, rows=192, steps=12, prior=.5, nugget=1e-6):
                      options=dict(maxiter=steps))
     return np.exp(found.x)
 
-# %% ../../nbs/explainers/03_kriging.ipynb #4be0d915
+# %% ../../nbs/explainers/03_kriging.ipynb #6deca56e
 @functools.cache
 def _threads(): return ThreadpoolController()
 

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['lime_kernels', 'lime_models', 'lime_draws', 'lime_weights', 'lime_fit', 'lime', 'lime_zaman', 'lime_pruthi', 'sobol']
 
-# %% ../../nbs/explainers/05_lime.ipynb #b7f0dc98
+# %% ../../nbs/explainers/05_lime.ipynb #0679444c
 import numpy as np
 from sklearn.linear_model import Lasso, LinearRegression, Ridge
 
@@ -11,7 +11,7 @@ from ..core.utils import check_choice
 from .games import ask_values, check_count, check_players, game
 from .shapley import every_coalition
 
-# %% ../../nbs/explainers/05_lime.ipynb #82f5b7fe
+# %% ../../nbs/explainers/05_lime.ipynb #9bc5670e
 lime_kernels, lime_models, lime_draws = ("captum", "text"), ("lasso", "ridge", "linear"), ("bernoulli", "count")
 
 def lime_weights(z,                      # coalition matrix
@@ -46,7 +46,7 @@ def lime_fit(z,                      # coalition matrix
     out[top] = _surrogate(model, alpha).fit(z[:, top], v, sample_weight=w).coef_
     return out
 
-# %% ../../nbs/explainers/05_lime.ipynb #b70211b5
+# %% ../../nbs/explainers/05_lime.ipynb #8a6fff1b
 def _lime_rows(n, rng, samples, draw, keep):
     "Random coalitions, each word kept by chance or a random number of words removed"
     if draw == "bernoulli": return rng.random((samples, n)) < keep
@@ -75,7 +75,7 @@ def lime(n, rng=0,
     v = ask_values((yield rows), rows)
     return lime_fit(rows, v, lime_weights(rows, kernel, width), model, alpha, features)
 
-# %% ../../nbs/explainers/05_lime.ipynb #19a1e3b6
+# %% ../../nbs/explainers/05_lime.ipynb #edb6bfb9
 @game("lime_zaman", "token", "samples", lambda n, samples=50: samples)
 def lime_zaman(n, rng=0,
                samples:int=50, # 50 as stated, 25 as the code does
@@ -96,7 +96,7 @@ def lime_pruthi(n, rng=0,
     samples = _pruthi_samples(n, samples)
     return (yield from lime(n, rng, samples, draw="count", model="ridge", alpha=1., kernel="text", features=2*k))
 
-# %% ../../nbs/explainers/05_lime.ipynb #5498270b
+# %% ../../nbs/explainers/05_lime.ipynb #a1573af2
 def _sobol_bases(n, samples):
     "Base coalitions: no more than there are"
     return min(samples, 2**n) if n < 20 else samples

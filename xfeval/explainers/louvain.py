@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['backends', 'graph', 'merge_gains', 'modularity', 'bounded_louvain', 'Communities', 'louvain']
 
-# %% ../../nbs/explainers/09_louvain.ipynb #f17a22b7
+# %% ../../nbs/explainers/09_louvain.ipynb #087f8639
 import random
 
 import community as python_louvain
@@ -13,7 +13,7 @@ import numpy as np
 from ..core.utils import check_choice
 from .pairs import check_parts, graph_weights, sides_of
 
-# %% ../../nbs/explainers/09_louvain.ipynb #b35df49b
+# %% ../../nbs/explainers/09_louvain.ipynb #e5badaa8
 class _Enough(Exception):
     "The guard has seen too many moves"
 
@@ -35,7 +35,7 @@ class _TextOrder(random.Random):
 
 def _shuffler(seed): return _TextOrder(0) if seed is None else random.Random(seed)
 
-# %% ../../nbs/explainers/09_louvain.ipynb #c8ea2998
+# %% ../../nbs/explainers/09_louvain.ipynb #5e914a43
 def _fill(graph, w, part_of):
     "The nodes and both directions of every edge across the parts"
     one, two = sides_of(np.asarray(part_of))
@@ -62,7 +62,7 @@ def modularity(w, communities, resolution:float=1) -> float:
 
 def _singles(n): return [[i] for i in range(n)]
 
-# %% ../../nbs/explainers/09_louvain.ipynb #62851efa
+# %% ../../nbs/explainers/09_louvain.ipynb #71becf2a
 def _best_move(c, near, g, gain):
     "The neighbouring community that gains most, or `c`"
     best, to = 0., c
@@ -120,7 +120,7 @@ def bounded_louvain(w,                    # weights that are not negative
         reached = now
     return _sorted(of)
 
-# %% ../../nbs/explainers/09_louvain.ipynb #eaa79dfc
+# %% ../../nbs/explainers/09_louvain.ipynb #cea667ec
 class Communities(list):
     "Communities as sorted tuples of rows, with notes on how they were found"
     notes = ()

@@ -4,12 +4,12 @@
 __all__ = ['negatives', 'directed_weights', 'pair_scores', 'check_parts', 'sides_of', 'words_of_rows', 'pair_items',
            'graph_weights']
 
-# %% ../../nbs/explainers/08_pairs.ipynb #5f755f40
+# %% ../../nbs/explainers/08_pairs.ipynb #60dd5119
 import numpy as np
 
 from ..core.utils import check_choice
 
-# %% ../../nbs/explainers/08_pairs.ipynb #edee6fab
+# %% ../../nbs/explainers/08_pairs.ipynb #4b49e321
 def directed_weights(given) -> np.ndarray: # row i, column j: the edge i -> j
     "Edge weights from conditional Shapley values: i -> j carries phi_{j|i}"
     return np.asarray(given, float).T.copy()
@@ -47,7 +47,7 @@ def pair_items(scores,     # word x word
     one, two = sides_of(p)
     return {(int(words[i]), int(words[j])): float(scores[i, j]) for i in one for j in two}
 
-# %% ../../nbs/explainers/08_pairs.ipynb #06cc6625
+# %% ../../nbs/explainers/08_pairs.ipynb #726e9927
 negatives = ("clip", "abs", "shift")
 
 def graph_weights(w,                   # directed weights

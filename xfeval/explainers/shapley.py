@@ -5,7 +5,7 @@ __all__ = ['laws', 'estimators', 'every_coalition', 'marginals', 'shapley_of', '
            'kernel_weights', 'kernel_budget', 'coalitions', 'kernel_projection', 'kernel_regression', 'ask_kernel',
            'regress', 'kernel_shap']
 
-# %% ../../nbs/explainers/02_shapley.ipynb #9338f6af
+# %% ../../nbs/explainers/02_shapley.ipynb #aa993d07
 from itertools import chain, combinations
 from math import comb
 
@@ -15,7 +15,7 @@ from ..core.utils import check_choice
 from .games import ask_values, both_ends, check_count, check_players, game
 from .kriging import Kriging
 
-# %% ../../nbs/explainers/02_shapley.ipynb #4da46f3f
+# %% ../../nbs/explainers/02_shapley.ipynb #c71c5e2a
 def every_coalition(n:int) -> np.ndarray: # (2^n, n), row r is r in binary
     "All coalitions of `n` players"
     if n > 20:
@@ -38,7 +38,7 @@ def shapley_of(v, n:int) -> np.ndarray: # n values
         phi[i] = (weight[size[r]]*gain).sum()
     return phi
 
-# %% ../../nbs/explainers/02_shapley.ipynb #95b2ad37
+# %% ../../nbs/explainers/02_shapley.ipynb #a08c4bf7
 @game("exact_shapley", "token", "2^n", lambda n: 2**n)
 def exact_shapley(n, rng=None):
     "Shapley values from all coalitions"
@@ -46,7 +46,7 @@ def exact_shapley(n, rng=None):
     rows = every_coalition(n)
     return shapley_of(ask_values((yield rows), rows), n)
 
-# %% ../../nbs/explainers/02_shapley.ipynb #4063df79
+# %% ../../nbs/explainers/02_shapley.ipynb #79a95c1d
 def _orders(n, rng, samples, antithetic):
     "Random orders of arrival; `antithetic`: each is followed by its reverse"
     if not antithetic: return np.argsort(rng.random((samples, n)), 1)
@@ -82,7 +82,7 @@ def shapley_sampling(n, rng=0,
     path = np.hstack([start, v[2:].reshape(len(p), n-1), end])
     return np.take_along_axis(np.diff(path, axis=1), place, 1).mean(0)
 
-# %% ../../nbs/explainers/02_shapley.ipynb #255f235f
+# %% ../../nbs/explainers/02_shapley.ipynb #07df35e2
 def kernel_weights(n:int) -> np.ndarray: # weight of one coalition of each size 0..n (0 at both ends)
     "The Shapley kernel"
     w = np.zeros(n+1)
@@ -98,7 +98,7 @@ def kernel_budget(n:int,                # players
     wanted = passes*(2*n+2048) if budget is None else check_count(budget, "budget", 2)//2*2
     return min(2**n-2, wanted)
 
-# %% ../../nbs/explainers/02_shapley.ipynb #f9a62f06
+# %% ../../nbs/explainers/02_shapley.ipynb #2382519c
 def _subsets_of(n, k):
     "All subsets of size `k`"
     members = np.fromiter(chain.from_iterable(combinations(range(n), k)), int, comb(n, k)*k).reshape(-1, k)
@@ -138,7 +138,7 @@ def _spread(pairs, weight, cap, rng):
         pairs -= add.sum()
     return got
 
-# %% ../../nbs/explainers/02_shapley.ipynb #3da086cd
+# %% ../../nbs/explainers/02_shapley.ipynb #94affa94
 laws = ("kernel", "leverage")
 
 def _shares(n, sizes, pairs, law):
@@ -181,7 +181,7 @@ def coalitions(n:int,                # players
             weights.append(np.full(2*count, m/(2*count)))
     return np.vstack([z for half in halves for z in (half, ~half)]), np.concatenate(weights)
 
-# %% ../../nbs/explainers/02_shapley.ipynb #9b54e850
+# %% ../../nbs/explainers/02_shapley.ipynb #98b5ee47
 def kernel_projection(z, # coalition matrix
                       w, # weights
                      ) -> np.ndarray: # (n, coalitions)
@@ -205,7 +205,7 @@ def kernel_regression(z,     # coalition matrix without the full and the empty o
     psi = projection@(v - empty - np.multiply.outer(z.mean(1), total))
     return psi - psi.mean(0) + total/n
 
-# %% ../../nbs/explainers/02_shapley.ipynb #f6171ae9
+# %% ../../nbs/explainers/02_shapley.ipynb #1a3d4e10
 estimators = ("regression", "kriging")
 
 def ask_kernel(n, rng, budget, law="kernel"):

@@ -6,7 +6,7 @@
 __all__ = ['norms', 'span_units', 'searches', 'snli_lengths', 'runs', 'whole_words', 'span_score', 'span_interactions',
            'contiguous', 'span_scores', 'combined', 'random_matrix', 'random_spans', 'span_lengths', 'trivial_block']
 
-# %% ../../nbs/explainers/10_spans.ipynb #4e84262a
+# %% ../../nbs/explainers/10_spans.ipynb #f79ccc97
 from itertools import product
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..core.utils import check_choice
 from .louvain import Communities, louvain, merge_gains
 from .pairs import check_parts, graph_weights, pair_items, pair_scores, words_of_rows
 
-# %% ../../nbs/explainers/10_spans.ipynb #e5dab9af
+# %% ../../nbs/explainers/10_spans.ipynb #6469a448
 def runs(ix) -> list: # (first, last), inclusive
     "Maximal runs of consecutive numbers"
     ix = np.unique(np.asarray(list(ix), int))
@@ -37,7 +37,7 @@ def whole_words(communities, # over sub-tokens
         if len(whole): out.append(tuple(whole.tolist()))
     return out
 
-# %% ../../nbs/explainers/10_spans.ipynb #3591a950
+# %% ../../nbs/explainers/10_spans.ipynb #6137ab78
 norms, span_units = ("mean", "union"), ("runs", "sides")
 
 def span_score(scores,          # pair scores, word x word
@@ -70,7 +70,7 @@ def span_interactions(communities,     # tuples of rows
             out[x, y] = of_sides if per == "sides" else span_score(scores, rows(x), rows(y), norm)
     return dict(sorted(out.items(), key=lambda item: (-round(item[1], 6), item[0])))
 
-# %% ../../nbs/explainers/10_spans.ipynb #d855914d
+# %% ../../nbs/explainers/10_spans.ipynb #e41d24fe
 def _is_run(ix): return not len(ix) or ix[-1]-ix[0] == len(ix)-1
 
 def _joined(ends, i, j):
@@ -106,7 +106,7 @@ def _merge_runs(b, p, words):
         g[:, i] += g[:, j]
     return [sorted(x) for x in groups if x]
 
-# %% ../../nbs/explainers/10_spans.ipynb #8809d329
+# %% ../../nbs/explainers/10_spans.ipynb #e3f933ba
 def _stays_runs(group, p, words):
     "Is the group one run in each part?"
     return all(_is_run(sorted(words[i] for i in group if p[i] == s)) for s in (0, 1))
@@ -149,7 +149,7 @@ def contiguous(w,                   # directed weights, row i column j is the ed
     groups = _polish(_merge_runs(b, p, words), b, p, words)
     return Communities(sorted(tuple(sorted(x)) for x in groups))
 
-# %% ../../nbs/explainers/10_spans.ipynb #393e43db
+# %% ../../nbs/explainers/10_spans.ipynb #9771d1c8
 searches = ("louvain", "contiguous")
 _search_options = dict(louvain=("resolution", "threshold", "backend", "negative", "seed", "limit"),
                        contiguous=("resolution", "negative"))
@@ -179,7 +179,7 @@ def span_scores(w,                    # directed weights, row i column j is the 
     note = "no community across the parts; the best word pair stands in"
     return {((i, i), (j, j)): x if norm == "mean" else x/2}, found.notes+(note,)
 
-# %% ../../nbs/explainers/10_spans.ipynb #5cbc71e3
+# %% ../../nbs/explainers/10_spans.ipynb #5e200c5a
 def _check_combined(spans, tokens, k):
     if spans.kind != "span" or tokens.kind != "token":
         raise ValueError(f"combined needs a span and a token explanation, got {spans.kind} and {tokens.kind}")
@@ -202,7 +202,7 @@ def combined(spans,                # span Explanation
                        seconds=spans.seconds+tokens.seconds, forwards=spans.forwards+tokens.forwards,
                        notes=spans.notes+tokens.notes+("scores are ranks",))
 
-# %% ../../nbs/explainers/10_spans.ipynb #154defa5
+# %% ../../nbs/explainers/10_spans.ipynb #f2de2e94
 snli_lengths = {1: .57, 2: .30, 3: .10, 4: .03} # span lengths people chose in SNLI
 
 def random_matrix(part_of,    # part (0 or 1) of every row
@@ -249,7 +249,7 @@ def span_lengths(items) -> list: # (length in part 1, length in part 2)
     "Lengths of span pairs, for `random_spans`"
     return [tuple(e-s+1 for s, e in i) for i in items]
 
-# %% ../../nbs/explainers/10_spans.ipynb #a4e2fb66
+# %% ../../nbs/explainers/10_spans.ipynb #916c47fb
 def trivial_block(n:int,            # words
             block:int=0,      # 0 for the positive class, 1 for the negative one, c for class c
             percent:float=10, # words per block, in percent of the text (at least one word)

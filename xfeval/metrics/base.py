@@ -7,7 +7,7 @@ __all__ = ['metrics', 'Noted', 'Skip', 'note_of', 'Context', 'keep', 'drop', 'ra
            'share_count', 'found_at_scores', 'average_precision', 'metric_options', 'check_metric_options', 'score',
            'result_rows', 'direction']
 
-# %% ../../nbs/metrics/00_base.ipynb #92da9386
+# %% ../../nbs/metrics/00_base.ipynb #d1691daa
 import inspect, math
 from dataclasses import dataclass
 
@@ -18,10 +18,10 @@ from ..core.utils import Registry, check_choice, seed_for
 from ..core.game import play
 from ..core.utils import check_options, options_of
 
-# %% ../../nbs/metrics/00_base.ipynb #6b97e0c8
+# %% ../../nbs/metrics/00_base.ipynb #7ec99c64
 metrics = Registry("metric")
 
-# %% ../../nbs/metrics/00_base.ipynb #e3fe03c7
+# %% ../../nbs/metrics/00_base.ipynb #126d220f
 class Noted(float):
     "A score with a remark"
     def __new__(cls, value, note:str=""): # `note`: what a reader should know about this value
@@ -40,7 +40,7 @@ def note_of(value) -> str: # empty where there is none
     note = getattr(value, "note", "")
     return note or ("not a number" if isinstance(value, float) and math.isnan(value) else "")
 
-# %% ../../nbs/metrics/00_base.ipynb #f7e97c65
+# %% ../../nbs/metrics/00_base.ipynb #1f8b2ff9
 @dataclass(frozen=True, eq=False)
 class Context:
     "One explanation and what a metric may know besides"
@@ -69,7 +69,7 @@ class Context:
     @property
     def gold(self): return self.ex.instance.gold
 
-# %% ../../nbs/metrics/00_base.ipynb #d50b4240
+# %% ../../nbs/metrics/00_base.ipynb #a50f8545
 def keep(ctx:Context, words) -> np.ndarray: # boolean, one entry per player
     "The row in which only `words` are present"
     return np.isin(ctx.players, list(words))
@@ -78,7 +78,7 @@ def drop(ctx:Context, words) -> np.ndarray: # boolean, one entry per player
     "The row in which `words` are absent"
     return ~keep(ctx, words)
 
-# %% ../../nbs/metrics/00_base.ipynb #9b577130
+# %% ../../nbs/metrics/00_base.ipynb #b5aeb73f
 def ranked(ctx:Context) -> tuple: # words, best first
     "The words of the explanation that the model can see, in order of importance"
     seen = set(ctx.players.tolist())
@@ -98,7 +98,7 @@ def own_seed(ctx:Context, *purpose) -> int:
     "A seed for this instance: the same for all explanations of it, so that they meet the same draws"
     return seed_for(ctx.seed, ctx.instance.id, *purpose)
 
-# %% ../../nbs/metrics/00_base.ipynb #604376e8
+# %% ../../nbs/metrics/00_base.ipynb #1eba93a2
 def share_count(n:int,            # words in the text
                 share:float,      # between 0 and 1
                 rule:str="round", # round (half to even), ceil or floor
@@ -110,7 +110,7 @@ def share_count(n:int,            # words in the text
     rounded = dict(round=np.round, ceil=math.ceil, floor=math.floor)[rule](round(n*share, 9))
     return min(n, max(least, int(rounded)))
 
-# %% ../../nbs/metrics/00_base.ipynb #25916c3e
+# %% ../../nbs/metrics/00_base.ipynb #1d8106b0
 def found_at_scores(scores, # one per retrieved item
                     hits,   # whether each is gold
                    ) -> tuple: # gold items found and items taken, down to each distinct score
@@ -135,7 +135,7 @@ def average_precision(scores,               # one per retrieved item
     found, taken = found_at_scores(s, h)
     return float((np.diff(found, prepend=0)/n_gold * found/taken).sum())
 
-# %% ../../nbs/metrics/00_base.ipynb #92bc2e38
+# %% ../../nbs/metrics/00_base.ipynb #92d9a22a
 def metric_options(name:str) -> dict: # option -> default
     "The options of a metric"
     return options_of(metrics[name])
@@ -144,19 +144,19 @@ def check_metric_options(name:str, options:dict) -> dict:
     "`options` if the metric `name` has them all"
     return check_options(metrics[name], options, f"metric {name!r}")
 
-# %% ../../nbs/metrics/00_base.ipynb #4aa66db9
+# %% ../../nbs/metrics/00_base.ipynb #8a08c03a
 def score(metric,    # a registered name, or a function
           ctx:Context,
           value=None,# function from rows to values, for metrics that ask
           **options):
     "The result of one metric on one explanation, values given by a toy game"
     if isinstance(metric, str):
-        options = check_options(metric, options)
+        options = check_metric_options(metric, options)
         metric = metrics[metric]
     out = metric(ctx, **options)
     return play(out, value) if inspect.isgenerator(out) else out
 
-# %% ../../nbs/metrics/00_base.ipynb #a140b2a0
+# %% ../../nbs/metrics/00_base.ipynb #78a935c7
 def result_rows(name:str, result) -> list: # dictionaries with metric, part, value, note, direction
     "The result of the metric `name` as rows of a tidy table"
     info = metrics.info(name)

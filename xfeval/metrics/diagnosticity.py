@@ -4,7 +4,7 @@
 __all__ = ['function_words', 'profile_features', 'diagnosticity', 'preferred', 'corrupt', 'rationale_explanation',
            'graded_rationales', 'word_class', 'rationale_profile', 'evenness', 'profiles', 'profile_table']
 
-# %% ../../nbs/metrics/05_diagnosticity.ipynb #e649a680
+# %% ../../nbs/metrics/05_diagnosticity.ipynb #a6888230
 import math, unicodedata
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from ..core.utils import check_choice, seed_for
 from .base import Context, Skip, importance, ranked, share_count
 from .unified import entropy
 
-# %% ../../nbs/metrics/05_diagnosticity.ipynb #97908db0
+# %% ../../nbs/metrics/05_diagnosticity.ipynb #35b77341
 def diagnosticity(u, v,              # scores of the better and of the worse explanations, pair by pair
                   ties:str="strict", # strict, ge, margin or half
                   higher:bool=True,  # is a higher score better?
@@ -42,7 +42,7 @@ def preferred(u, v,              # scores of the better and of the worse explana
     win = dict(strict=d > 0, ge=d >= 0, margin=d >= 1e-6, half=(d > 0) + .5*(d == 0))[ties]
     return np.where(np.isfinite(d), win, np.nan), np.where(np.isfinite(d), d == 0, np.nan)
 
-# %% ../../nbs/metrics/05_diagnosticity.ipynb #4ffa2c5f
+# %% ../../nbs/metrics/05_diagnosticity.ipynb #a7f2301e
 def corrupt(gold,                # the true words
             n,                   # number of words, or the words to choose replacements from
             grade:float,         # 0: the truth, 1: nothing left of it
@@ -89,7 +89,7 @@ def graded_rationales(instances,
         if gold: out += [spoilt(x, gold, g) for g in grades]
     return out
 
-# %% ../../nbs/metrics/05_diagnosticity.ipynb #dd7206f3
+# %% ../../nbs/metrics/05_diagnosticity.ipynb #7d562d63
 _function_words = dict(
 en="""a an the this that these those some any no every each all both either neither another other such what which who
 whom whose where when why how i me my mine myself you your yours yourself he him his himself she her hers
@@ -159,7 +159,7 @@ def word_class(word:str, lang:str="en") -> str: # function, punctuation, number 
     check_choice(lang, function_words, "language with a function-word list")
     return "function" if w in function_words[lang] else "content"
 
-# %% ../../nbs/metrics/05_diagnosticity.ipynb #3e3b43bb
+# %% ../../nbs/metrics/05_diagnosticity.ipynb #dee9509e
 _word_classes = ("function", "punctuation", "number", "content")
 profile_features = ("repeated", "evenness", *_word_classes)
 
@@ -182,7 +182,7 @@ def evenness(ctx:Context) -> float:
     if isinstance(e, Skip): return e
     return e/math.log(ctx.n) if ctx.n > 1 else Skip("one word")
 
-# %% ../../nbs/metrics/05_diagnosticity.ipynb #0c37e26e
+# %% ../../nbs/metrics/05_diagnosticity.ipynb #b3185c38
 def profiles(explanations,     # of any methods and instances, or {dataset: explanations}
              share:float=.2,   # size of the rationale
              rule:str="ceil",  # ceil, round or floor

@@ -8,7 +8,7 @@ __all__ = ['flat_scores', 'drops', 'decile_rationales', 'coded_order', 'aopc_com
            'eraser_comprehensiveness', 'eraser_sufficiency', 'erasure_curve', 'area', 'deletion', 'insertion',
            'decision_flip', 'monotonicity', 'infidelity', 'sensitivity', 'without_player', 'coalition_sensitivity']
 
-# %% ../../nbs/metrics/02_erasure.ipynb #703afb7c
+# %% ../../nbs/metrics/02_erasure.ipynb #16e41504
 import numpy as np
 from scipy.stats import kendalltau, pearsonr, spearmanr
 
@@ -17,7 +17,7 @@ from ..core.utils import check_choice
 from .base import (Context, Noted, Skip, drop, importance, keep, metrics, own_seed, ranked,
                                  share_count, unusable)
 
-# %% ../../nbs/metrics/02_erasure.ipynb #1d98980d
+# %% ../../nbs/metrics/02_erasure.ipynb #cc930a9a
 def drops(ctx:Context, removed, kept, absent:str):
     "How much the probability falls without each set of `removed`, and with only each set of `kept`"
     rows = np.array([drop(ctx, ()), *(drop(ctx, r) for r in removed), *(keep(ctx, r) for r in kept)])
@@ -25,7 +25,7 @@ def drops(ctx:Context, removed, kept, absent:str):
     d = p[0] - np.asarray(p[1:], float)
     return d[:len(removed)], d[len(removed):]
 
-# %% ../../nbs/metrics/02_erasure.ipynb #31375ce0
+# %% ../../nbs/metrics/02_erasure.ipynb #b797d40c
 def decile_rationales(ctx:Context,
                       steps:int=10,              # 10: the top 10 %, 20 %, ... 100 %
                       only_positive:bool=True,   # keep only positive scores
@@ -48,7 +48,7 @@ def coded_order(ctx:Context) -> tuple: # words, best first
     "The words in the order of ferret's code: NumPy's `argsort` turned around, scores not rounded"
     return tuple(ctx.players[np.argsort(importance(ctx))[::-1]].tolist())
 
-# %% ../../nbs/metrics/02_erasure.ipynb #a22d439d
+# %% ../../nbs/metrics/02_erasure.ipynb #80051f8e
 flat_scores = dict(kinds="token; pair, span flattened")
 _asks = dict(range="[-1, 1]", absent="delete", needs="", **flat_scores)
 _ferret = dict(paper="Attanasio et al. 2023 (ferret)", cost="at most 11 rows", **_asks)
@@ -85,7 +85,7 @@ def aopc_sufficiency(ctx:Context,
     _, d = yield from drops(ctx, (), sets, absent)
     return float(d.mean())
 
-# %% ../../nbs/metrics/02_erasure.ipynb #160a94fb
+# %% ../../nbs/metrics/02_erasure.ipynb #f34e4512
 _loo = dict(direction="higher", cost="n + 1 rows", **_asks)
 _correlations = dict(kendall=kendalltau, spearman=spearmanr, pearson=pearsonr)
 
@@ -122,7 +122,7 @@ def corr(ctx:Context, absent:str="delete"):
     "Linear correlation of the scores with leave-one-out drops"
     return (yield from _loo_correlation(ctx, "pearson", absent))
 
-# %% ../../nbs/metrics/02_erasure.ipynb #0c82c487
+# %% ../../nbs/metrics/02_erasure.ipynb #1c4c885f
 _eraser = dict(paper="DeYoung et al. 2020 (ERASER); Pruthi et al. 2022", cost="2 rows", **_asks)
 _eraser_aopc = dict(paper="DeYoung et al. 2020 (ERASER); Zaman and Belinkov 2022", cost="at most 6 rows", **_asks)
 _bins = (.01, .05, .1, .2, .5)
@@ -188,7 +188,7 @@ def eraser_sufficiency(ctx:Context,
     _, d = yield from drops(ctx, (), [top_share(ctx, b, rule, separators) for b in bins], absent)
     return aopc(d, divisor)
 
-# %% ../../nbs/metrics/02_erasure.ipynb #6143f0cc
+# %% ../../nbs/metrics/02_erasure.ipynb #4f81fa95
 def erasure_curve(ctx:Context,
                   mode:str="deletion",  # deletion or insertion
                   steps:int|None=10,    # points besides the first; None: after every word
@@ -224,7 +224,7 @@ def insertion(ctx:Context, steps:int|None=10, absent:str="mask"):
     if why := unusable(ctx): return Skip(why)
     return area(*(yield from erasure_curve(ctx, "insertion", steps, absent)))
 
-# %% ../../nbs/metrics/02_erasure.ipynb #55adce0d
+# %% ../../nbs/metrics/02_erasure.ipynb #5fa5bed8
 _yes_no = dict(direction="higher", range="[0, 1]", absent="delete", needs="", **flat_scores)
 
 @metrics("decision_flip", paper="Chrysostomou and Aletras 2021; Serrano and Smith 2019", cost="at most n + 1 rows",
@@ -257,7 +257,7 @@ def monotonicity(ctx:Context, absent:str="delete"):
     up = np.diff(np.round(p[::-1], 6)) >= 0
     return dict(share=float(up.mean()), strict=float(up.all()))
 
-# %% ../../nbs/metrics/02_erasure.ipynb #490cc449
+# %% ../../nbs/metrics/02_erasure.ipynb #94d6bbed
 _yeh = dict(paper="Yeh et al. 2019", direction="lower", range="[0, inf)", **flat_scores)
 
 @metrics("infidelity", cost="n_samples + 1 rows", absent="delete", needs="seed", **_yeh,
@@ -280,7 +280,7 @@ def infidelity(ctx:Context,
         predicted = predicted * (max(b, 0.) if normalise == "positive" else b)
     return float(((predicted - effect)**2).mean())
 
-# %% ../../nbs/metrics/02_erasure.ipynb #9c3bf233
+# %% ../../nbs/metrics/02_erasure.ipynb #dff142c9
 @metrics("sensitivity", formula="max over neighbours of ||scores - scores'|| / ||scores||", cost="none",
          needs="neighbours", parts=dict(max="lower", mean="lower"), **_yeh)
 def sensitivity(ctx:Context):

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['columns', 'list_metrics', 'dataset_facts', 'contexts', 'evaluate', 'ferret_view']
 
-# %% ../../nbs/metrics/06_evaluate.ipynb #c1676e64
+# %% ../../nbs/metrics/06_evaluate.ipynb #9034eaea
 import inspect, json
 from collections.abc import Mapping
 
@@ -23,7 +23,7 @@ from . import erasure, plausibility, soft, unified
 from .unified import average_budget_all, average_budgets
 from ..models.classifier import Classifier
 
-# %% ../../nbs/metrics/06_evaluate.ipynb #1a3a33cd
+# %% ../../nbs/metrics/06_evaluate.ipynb #6250bdaa
 _shown = ("name", "paper", "formula", "direction", "range", "kinds", "cost", "description")
 
 def list_metrics() -> pd.DataFrame: # one row per metric
@@ -31,7 +31,7 @@ def list_metrics() -> pd.DataFrame: # one row per metric
     t = registry.table()
     return t[[c for c in _shown if c in t]]
 
-# %% ../../nbs/metrics/06_evaluate.ipynb #1dbbb8e5
+# %% ../../nbs/metrics/06_evaluate.ipynb #f9d07b7e
 def _wanted(clf, spec) -> list: # (name, options)
     "The metrics asked for, in whichever of the three forms, checked"
     if isinstance(spec, str): spec = [spec]
@@ -57,7 +57,7 @@ def _check_possible(clf, name, options):
             raise ValueError(f"metric {name!r} removes words by {k}={way!r}, which {clf.name} cannot do: "
                              f"pass metrics={instead}; possible are {', '.join(clf.absences)}")
 
-# %% ../../nbs/metrics/06_evaluate.ipynb #32f26b2f
+# %% ../../nbs/metrics/06_evaluate.ipynb #928f9ef0
 def dataset_facts(explanations,
                   steps:int=3, # of the token budget
                  ) -> dict: # token budgets of random baselines and the mean size of gold rationales
@@ -97,7 +97,7 @@ def contexts(clf,
                        avg_gold=facts["avg_gold"], **budget)
     return [context(e) for e in explanations]
 
-# %% ../../nbs/metrics/06_evaluate.ipynb #a08e4f64
+# %% ../../nbs/metrics/06_evaluate.ipynb #ecbfc6b1
 columns = ["instance", "lang", "method", "kind", "base", "target", "metric", "part", "value", "note",
            "direction", "options"]
 
@@ -146,7 +146,7 @@ def _rows(ctx, name, options, result):
     asked = json.dumps(json_safe(options), sort_keys=True)
     return [dict(about, **r, options=asked) for r in result_rows(name, result)]
 
-# %% ../../nbs/metrics/06_evaluate.ipynb #8537c832
+# %% ../../nbs/metrics/06_evaluate.ipynb #02cd4064
 def ferret_view(clf,    # a `Classifier` with a tokenizer
                 texts,  # single texts, as ferret takes them
                ) -> tuple: # a classifier, and one instance per text

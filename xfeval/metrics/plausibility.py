@@ -4,7 +4,7 @@
 __all__ = ['top_positive', 'token_iou', 'token_f1', 'set_f1', 'corpus_f1', 'pr_area', 'auprc', 'map_plausibility', 'overlap',
            'overlap_table']
 
-# %% ../../nbs/metrics/03_plausibility.ipynb #c45c8440
+# %% ../../nbs/metrics/03_plausibility.ipynb #83d81666
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from .base import Context, Noted, Skip, average_precision, found_at_scores, impo
 from .erasure import area, coded_order, flat_scores, top_share
 from .unified import gold_words, some_gold
 
-# %% ../../nbs/metrics/03_plausibility.ipynb #5a8250b0
+# %% ../../nbs/metrics/03_plausibility.ipynb #7e1bf6e8
 _plausible = dict(direction="higher", range="[0, 1]", cost="none", **flat_scores)
 _ferret_plausible = dict(paper="Attanasio et al. 2023 (ferret)", needs="gold, avg_gold", **_plausible)
 
@@ -61,7 +61,7 @@ def corpus_f1(contexts,
     if average == "macro": return float(np.mean([set_f1(top, gold) for top, gold in marked]))
     return 2*sum(len(top & gold) for top, gold in marked)/sum(len(top) + len(gold) for top, gold in marked)
 
-# %% ../../nbs/metrics/03_plausibility.ipynb #c16ff194
+# %% ../../nbs/metrics/03_plausibility.ipynb #ede87ae3
 def pr_area(scores, hits) -> float:
     "Area under the precision-recall curve, trapezoid rule, from recall 0 at precision 1"
     s, h = np.asarray(scores, float), np.asarray(hits, float)
@@ -92,7 +92,7 @@ def map_plausibility(ctx:Context):
     flat = ctx.ex.flat()
     return average_precision(np.round(flat.scores, 6), [w in gold for w in flat.items], len(gold))
 
-# %% ../../nbs/metrics/03_plausibility.ipynb #209ce640
+# %% ../../nbs/metrics/03_plausibility.ipynb #a5765056
 def overlap(a, b,              # explanations of the same instance
             share:float=.1,    # how much of the text is on top
             rule:str="round",  # round, ceil or floor

@@ -7,7 +7,7 @@ __all__ = ['paper_bins', 'code_bins', 'curve_bins', 'zeroings', 'scalings', 'sof
            'normalised_sufficiency', 'normalised_comprehensiveness', 'normalised_curve', 'scale_importance',
            'soft_rows', 'soft_sufficiency', 'soft_comprehensiveness', 'soft_variants', 'variant']
 
-# %% ../../nbs/metrics/04_soft.ipynb #e0fe24dd
+# %% ../../nbs/metrics/04_soft.ipynb #1d5aa00b
 import json
 
 import numpy as np
@@ -17,7 +17,7 @@ from ..core.utils import check_choice
 from .base import (Context, Skip, drop, importance, keep, metrics, own_seed, ranked, share_count,
                                  unusable)
 
-# %% ../../nbs/metrics/04_soft.ipynb #1951b397
+# %% ../../nbs/metrics/04_soft.ipynb #e497f518
 def normalised(p_full:float,         # probability with the full text
                p_zero:float,         # with the zeroed text
                p,                    # with only the rationale (sufficiency) or without it (comprehensiveness)
@@ -34,7 +34,7 @@ def normalised(p_full:float,         # probability with the full text
     v = 1-loss if which == "sufficiency" else loss
     return np.clip(v, 0., 1.) if clip else v
 
-# %% ../../nbs/metrics/04_soft.ipynb #44c0c69f
+# %% ../../nbs/metrics/04_soft.ipynb #ffc9715f
 paper_bins, code_bins = (.01, .05, .1, .2, .5), (.01, .02, .05, .1, .2, .5, 1.)
 curve_bins = (.01, .02, .05, .1, .2, .3, .4, .5, .6, .7, .8, .9, 1.)
 zeroings = (*absences, "code")
@@ -63,7 +63,7 @@ def _hard_mean(ctx, *args):
     v = yield from _hard(ctx, *args)
     return v if isinstance(v, Skip) else float(v.mean())
 
-# %% ../../nbs/metrics/04_soft.ipynb #eb89c410
+# %% ../../nbs/metrics/04_soft.ipynb #6e43f7b1
 _zhao = dict(paper="Zhao and Aletras 2023", direction="higher", range="[0, 1]", kinds="token; pair, span flattened")
 
 @metrics("normalised_sufficiency", formula="mean over bins of (S(R) - S0) / (1 - S0), S = 1 - max(0, p(x) - p(R))",
@@ -90,7 +90,7 @@ def normalised_comprehensiveness(ctx:Context,
     "How much of the possible drop removing the rationale causes"
     return (yield from _hard_mean(ctx, "comprehensiveness", bins, rule, zero, eps, clip, absent))
 
-# %% ../../nbs/metrics/04_soft.ipynb #d0b49251
+# %% ../../nbs/metrics/04_soft.ipynb #6d7867f9
 @metrics("normalised_curve", formula="NS and NC at each rationale length", cost="at most 28 rows", absent="pad",
          needs="", parts=dict(sufficiency="higher", comprehensiveness="higher"), **_zhao)
 def normalised_curve(ctx:Context,
@@ -108,7 +108,7 @@ def normalised_curve(ctx:Context,
         out.update(zip((f"{which}@{b:g}" for b in bins), values))
     return out
 
-# %% ../../nbs/metrics/04_soft.ipynb #90b0adab
+# %% ../../nbs/metrics/04_soft.ipynb #91921b86
 scalings = ("minmax", "sigmoid", "softmax_max", "code")
 
 def scale_importance(scores,
@@ -124,7 +124,7 @@ def scale_importance(scores,
     if scaling == "code": lo, hi = min(-1., lo), max(-1., hi) # special positions have -1
     return np.clip((s-lo)/(hi-lo), 0., 1.) if hi-lo > 1e-12 else np.full(len(s), .5)
 
-# %% ../../nbs/metrics/04_soft.ipynb #372f6b59
+# %% ../../nbs/metrics/04_soft.ipynb #4b399344
 soft_kinds = dict(bernoulli="soft_bernoulli", gaussian="gaussian", gaussian_std="gaussian_std",
                   attention="attention", attention_log="attention_log")
 sigma_grid = (.005, .01, .05, .1, .5, 1., 2.)
@@ -181,7 +181,7 @@ def soft_comprehensiveness(ctx:Context,
     "Normalised comprehensiveness under soft erasure"
     return (yield from _soft(ctx, "comprehensiveness", perturb, scaling, sigma, n_draws, where, zero, eps, clip))
 
-# %% ../../nbs/metrics/04_soft.ipynb #59ec23cb
+# %% ../../nbs/metrics/04_soft.ipynb #0f83c6bd
 def soft_variants(sigmas=sigma_grid, # standard deviations of `gaussian`
                   **options) -> list: # (metric, options) pairs; `options` go to all of them
     "Every way of soft erasure, for sufficiency and comprehensiveness"

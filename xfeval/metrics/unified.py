@@ -8,7 +8,7 @@ __all__ = ['budgets', 'matched_sets', 'unified_comprehensiveness', 'unified_suff
            'interaction_agreement', 'entropy', 'complexity_items', 'complexity', 'random_entropy', 'complexity_upper',
            'complexity_random']
 
-# %% ../../nbs/metrics/01_unified.ipynb #f1c402bc
+# %% ../../nbs/metrics/01_unified.ipynb #f1a08d3a
 import itertools, math
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..core.explanation import Explanation, item_words, kinds
 from ..core.utils import check_choice
 from .base import Context, Noted, Skip, average_precision, drop, keep, metrics, own_seed, unusable
 
-# %% ../../nbs/metrics/01_unified.ipynb #87535388
+# %% ../../nbs/metrics/01_unified.ipynb #5b4f3a18
 def budgets(ctx:Context,
             k:int=3,             # steps
             short:str="repeat",  # fewer items than steps: repeat the last budget, or stop
@@ -47,7 +47,7 @@ def _no_budget(ctx):
     if _reference(ctx) is None and ctx.theta is None: return "no span explanation to take the budget from"
     return "empty span explanation"
 
-# %% ../../nbs/metrics/01_unified.ipynb #86ffcd1b
+# %% ../../nbs/metrics/01_unified.ipynb #c9358f5c
 def matched_sets(ctx:Context,
                  k:int=3,                 # top span interactions that set the budget
                  steps:str="matched",     # matched or incremental
@@ -63,7 +63,7 @@ def matched_sets(ctx:Context,
     below = itertools.takewhile(lambda i: ex.theta(i) < theta[-1], sizes)
     return [tuple(ex.T(i)) for i in below] + [ex.take(theta[-1], overflow)]
 
-# %% ../../nbs/metrics/01_unified.ipynb #c0431cd6
+# %% ../../nbs/metrics/01_unified.ipynb #2a0dc3d7
 def _labels(ctx, sets, row, absent):
     "Whether the label changes, for each rationale; `row` keeps or drops its words"
     rows = np.array([drop(ctx, ()), *(row(ctx, s) for s in sets)])
@@ -93,7 +93,7 @@ def unified_comprehensiveness(ctx:Context,
     flips = yield from _labels(ctx, sets, drop, absent)
     return _short(ctx, sets, float(flips.mean()), k, short)
 
-# %% ../../nbs/metrics/01_unified.ipynb #af0bf6cd
+# %% ../../nbs/metrics/01_unified.ipynb #69411f1e
 @metrics("unified_sufficiency", parts=dict(preserved="higher", flip_rate="lower"), **_flips,
          formula="preserved: mean over k of [label of T(x,k) alone equals label of x]; flip_rate: 1 - preserved")
 def unified_sufficiency(ctx:Context,
@@ -110,7 +110,7 @@ def unified_sufficiency(ctx:Context,
     shares = dict(preserved=float(1-flips.mean()), flip_rate=float(flips.mean()))
     return {part: _short(ctx, sets, v, k, short) for part, v in shares.items()}
 
-# %% ../../nbs/metrics/01_unified.ipynb #81446a17
+# %% ../../nbs/metrics/01_unified.ipynb #69bc95ac
 def random_explanation(instance,            # what to "explain"
                        kind:str="token",    # token, pair or span
                        seed:int=0,
@@ -156,7 +156,7 @@ def average_budget_all(references) -> int|None:
     t = [r.theta(len(r)) for r in references if len(r)]
     return int(round(np.mean(t))) if t else None
 
-# %% ../../nbs/metrics/01_unified.ipynb #2bc3fd95
+# %% ../../nbs/metrics/01_unified.ipynb #176aea12
 def whole_budget(ctx:Context) -> int|None:
     "The token budget of a complete span explanation"
     if ctx.theta_all is not None: return ctx.theta_all
@@ -210,7 +210,7 @@ def token_agreement(ctx:Context,
     value = average_precision([s[w] for w in words], [w in gold for w in words], len(gold))
     return _flag(ctx, value, cut)
 
-# %% ../../nbs/metrics/01_unified.ipynb #2241bcd3
+# %% ../../nbs/metrics/01_unified.ipynb #174fd124
 def span_iou(a:tuple, b:tuple) -> float: # spans (start, end), ends inclusive
     "Words in common over words in either"
     both = max(0, min(a[1], b[1]) - max(a[0], b[0]) + 1)
@@ -250,7 +250,7 @@ def _within(ex, theta, overflow):
         if over: break
     return out
 
-# %% ../../nbs/metrics/01_unified.ipynb #f8036b06
+# %% ../../nbs/metrics/01_unified.ipynb #e06a94b4
 def _gold_interactions(ctx):
     "Gold interactions as pairs of spans, preferably of the explanation's own kind, or why there are none"
     order = ("pair", "span") if ctx.ex.kind == "pair" else ("span", "pair")
@@ -280,7 +280,7 @@ def interaction_agreement(ctx:Context,
     value = average_precision([s for _, s in items], hits, len(gold))
     return _flag(ctx, value, cut)
 
-# %% ../../nbs/metrics/01_unified.ipynb #b534518d
+# %% ../../nbs/metrics/01_unified.ipynb #cc05a403
 def entropy(scores) -> float: # in nats
     "Entropy of absolute scores taken as shares"
     a = np.abs(np.asarray(scores, float))
@@ -316,7 +316,7 @@ def complexity(ctx:Context,
     if isinstance(e, Skip) and all_zero == "upper": return Noted(math.log(k), e.note)
     return e
 
-# %% ../../nbs/metrics/01_unified.ipynb #a0a9a311
+# %% ../../nbs/metrics/01_unified.ipynb #c9addbbe
 def random_entropy(k:int, draws:int=1000, seed:int=0) -> float:
     "Mean entropy of `k` uniform scores"
     a = np.random.default_rng(seed).random((draws, k))

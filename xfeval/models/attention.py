@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['quiet_transformers']
 
-# %% ../../nbs/models/04_attention.ipynb #00b0914e
+# %% ../../nbs/models/04_attention.ipynb #09650acf
 import contextlib, re, threading
 
 import torch
@@ -13,7 +13,7 @@ from torch import nn
 from ..core.utils import check_choice
 from .classifier import Classifier
 
-# %% ../../nbs/models/04_attention.ipynb #e461c1db
+# %% ../../nbs/models/04_attention.ipynb #bbe01485
 _thread = threading.local() # who listens, in this thread
 
 def _open_attention(module, query, key, value, attention_mask, scaling=None, dropout=0., **kw):
@@ -48,7 +48,7 @@ def quiet_transformers():
         tl.set_verbosity(verbosity)
         if bar: tl.enable_progress_bar()
 
-# %% ../../nbs/models/04_attention.ipynb #74b88080
+# %% ../../nbs/models/04_attention.ipynb #f7b4ea6b
 @patch(as_prop=True)
 def opens(self:Classifier) -> bool:
     "May the attention of this model be seen and replaced?"

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['Classifier', 'pick_rows', 'out_of_memory', 'run_safely', 'token_batches']
 
-# %% ../../nbs/models/01_classifier.ipynb #48a036d5
+# %% ../../nbs/models/01_classifier.ipynb #7fdc9b95
 import contextlib, hashlib, inspect, itertools, re
 
 import numpy as np
@@ -17,7 +17,7 @@ from ..core.utils import check_choice, fingerprint as short_hash
 from .encoding import (Batch, Encoded, Template, close_up, keep_matrix, longest_first, lookup_table,
                                     per_sub_word, slots_of, sub_words, to_left, value_of)
 
-# %% ../../nbs/models/01_classifier.ipynb #fd0607c3
+# %% ../../nbs/models/01_classifier.ipynb #42534ed9
 class Classifier:
     "Any Hugging Face sequence classifier, seen through words"
     def __init__(self, model,                    # a sequence classification model
@@ -59,7 +59,7 @@ class Classifier:
         "The index of a class name"
         return self.labels.index(check_choice(label, self.labels, f"label of {self.name}"))
 
-# %% ../../nbs/models/01_classifier.ipynb #c8380927
+# %% ../../nbs/models/01_classifier.ipynb #56e6f475
 @patch
 def _check_labels(self:Classifier, labels):
     "Class names, given or the model's own, as many as outputs"
@@ -109,7 +109,7 @@ def _set_attention(self:Classifier, attn):
     self.attn = check_choice(attn, ("sdpa", "eager"), "attention code") if known else "eager"
     self.model.set_attn_implementation(self.attn)
 
-# %% ../../nbs/models/01_classifier.ipynb #726dbc73
+# %% ../../nbs/models/01_classifier.ipynb #3604e4ef
 @patch
 def encode_all(self:Classifier, instances, # a list of `Instance`
               ) -> list: # of `Encoded`
@@ -162,7 +162,7 @@ def _assemble(self:Classifier, x, subs):
     slot = slots_of(word, players, x.n_words)
     return Encoded(np.array(ids), np.array(types), word, players, with_text - len(seen), x, slot)
 
-# %% ../../nbs/models/01_classifier.ipynb #8aa04baf
+# %% ../../nbs/models/01_classifier.ipynb #c16c5b15
 @patch(as_prop=True)
 def absences(self:Classifier) -> tuple:
     "The ways in which a word can be absent for this model"
@@ -179,7 +179,7 @@ def _check_absent(self:Classifier, absent):
     raise ValueError(f"{self.name} has no {token} token: absent={absent!r} is not possible, "
                      f"use {', '.join(self.absences[:-1])} or {self.absences[-1]}")
 
-# %% ../../nbs/models/01_classifier.ipynb #2e08bed9
+# %% ../../nbs/models/01_classifier.ipynb #c316853c
 @patch
 def batch(self:Classifier, encs,  # `Encoded` of each row
           rows=None,              # keep vector over the players of each row; None: everything present
@@ -226,7 +226,7 @@ def _emptied(encs, rows, length):
         if not np.any(r): out[b, :len(e)] = e.word < 0
     return out
 
-# %% ../../nbs/models/01_classifier.ipynb #5241fa96
+# %% ../../nbs/models/01_classifier.ipynb #da23857f
 @patch
 def embed(self:Classifier, batch:Batch) -> torch.Tensor: # (rows, length, width)
     "Word embeddings of a batch, before positions and segments are added"
@@ -249,7 +249,7 @@ def forward(self:Classifier, batch:Batch, # what `batch` made
     model = self._quickest(batch, plain=embeds is None and scale is None)
     with self._scaled(None if on_words else scale): return self._run(batch, embeds, bias, model)
 
-# %% ../../nbs/models/01_classifier.ipynb #c20733f1
+# %% ../../nbs/models/01_classifier.ipynb #e969ab05
 def _shift(x, first):
     "Everything one place to the right"
     return torch.cat([first.expand(len(x), 1, *x.shape[2:]).to(x), x[:, :-1]], 1)
@@ -300,7 +300,7 @@ def _attention_mask(self:Classifier, batch, bias, shifted=False, causal=False):
     later = torch.ones(L, L, dtype=torch.bool, device=m.device).triu(1)
     return m.masked_fill(later, low)
 
-# %% ../../nbs/models/01_classifier.ipynb #996eeb6b
+# %% ../../nbs/models/01_classifier.ipynb #cffc298d
 @patch
 def _entrances(self:Classifier):
     "Modules whose output enters the first layer, and whether it is shifted by one"
@@ -328,7 +328,7 @@ def _scaled(self:Classifier, scale):
     finally:
         for h in handles: h.remove()
 
-# %% ../../nbs/models/01_classifier.ipynb #8f8a2433
+# %% ../../nbs/models/01_classifier.ipynb #188dc435
 def out_of_memory(e):
     "Is this how memory runs out?"
     if isinstance(e, (torch.OutOfMemoryError, MemoryError)): return True
@@ -349,7 +349,7 @@ def run_safely(fn,    # from a list of items to an array or list with one entry 
 
 Classifier.run_safely = staticmethod(run_safely)
 
-# %% ../../nbs/models/01_classifier.ipynb #57847454
+# %% ../../nbs/models/01_classifier.ipynb #3e772ba4
 def token_batches(lengths,     # tokens of each row
                   budget:int,  # padded tokens in a batch
                  ) -> list: # arrays of row numbers
@@ -364,7 +364,7 @@ def token_batches(lengths,     # tokens of each row
         start = end
     return out
 
-# %% ../../nbs/models/01_classifier.ipynb #211997d7
+# %% ../../nbs/models/01_classifier.ipynb #59fc7bd9
 @patch
 def split(self:Classifier, encs, # `Encoded` of each row
           tokens:int=4096,       # padded sub-words per batch
@@ -390,7 +390,7 @@ def predict(self:Classifier, instances, # a list of `Instance`
     z = self._in_batches(lambda ix: self.logits([encs[i] for i in ix]), encs, tokens)
     return value_of(np.array(z).reshape(len(encs), len(self.labels)), "probs")
 
-# %% ../../nbs/models/01_classifier.ipynb #5b64e092
+# %% ../../nbs/models/01_classifier.ipynb #271a254c
 _no_matter = ("_name_or_path", "transformers_version", "dtype", "architectures", "id2label", "label2id")
 
 @patch(as_prop=True)

@@ -6,7 +6,7 @@
 __all__ = ['check_targets', 'value_of', 'sub_words', 'Template', 'longest_first', 'Encoded', 'slots_of', 'Batch', 'padded_rows',
            'lookup_table', 'keep_matrix', 'per_sub_word', 'close_up', 'to_left']
 
-# %% ../../nbs/models/00_encoding.ipynb #9a6c5ac6
+# %% ../../nbs/models/00_encoding.ipynb #740e5b9c
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..core.game import outputs
 from ..core.text import Instance
 from ..core.utils import check_choice
 
-# %% ../../nbs/models/00_encoding.ipynb #1fcb31a9
+# %% ../../nbs/models/00_encoding.ipynb #d1f9eb62
 def _softmax(z):
     "Probabilities in float64; rows sum to 1"
     e = np.exp(z - z.max(-1, keepdims=True))
@@ -36,7 +36,7 @@ def _frozen_class(logits, output, target):
     if target is None: return None
     return check_targets(target.cpu() if torch.is_tensor(target) else target, *logits.shape)
 
-# %% ../../nbs/models/00_encoding.ipynb #b9b9d842
+# %% ../../nbs/models/00_encoding.ipynb #b0ed112b
 def value_of(logits,                # (rows, classes), numpy array or torch tensor
              output:str="prob_top", # prob_top, logit_top, log_prob_top, neg_loss, probs or label
              target=None,           # the frozen class, one or one per row (`neg_loss`: the gold one); None: the argmax
@@ -65,7 +65,7 @@ def _value_of_torch(z, output, target):
     elif output != "logit_top": z = z.log_softmax(-1)
     return z.gather(1, t[:, None])[:, 0]
 
-# %% ../../nbs/models/00_encoding.ipynb #1f3f5b67
+# %% ../../nbs/models/00_encoding.ipynb #5f94eddc
 def _touched(subs, words):
     "First and last word that each sub-word touches; first > last where there is none"
     subs, words = (np.asarray(v, np.int64).reshape(-1, 2) for v in (subs, words))
@@ -106,7 +106,7 @@ def sub_words(tk,       # a `tokenizers.Tokenizer`
     encoded = tk.encode_batch(list(texts), add_special_tokens=False)
     return [read(*each) for each in zip(texts, offsets, encoded)]
 
-# %% ../../nbs/models/00_encoding.ipynb #0206c04c
+# %% ../../nbs/models/00_encoding.ipynb #7d1d0699
 @dataclass(frozen=True)
 class Template:
     "Special tokens before, between and behind the parts, and the segment number of everything"
@@ -133,7 +133,7 @@ class Template:
         def gaps(values): return tuple(tuple(values[a:b]) for a, b in zip(cuts[::2], cuts[1::2]))
         return cls(gaps(full.ids), gaps(full.type_ids), tuple(full.type_ids[w[0]] for w in where))
 
-# %% ../../nbs/models/00_encoding.ipynb #cbad69ad
+# %% ../../nbs/models/00_encoding.ipynb #10a7df51
 def longest_first(sizes,     # sub-words per part
                   room:int,  # how many fit
                  ) -> list:  # sub-words kept per part, from the front
@@ -148,7 +148,7 @@ def longest_first(sizes,     # sub-words per part
         long = room - short
     return [short, long] if sizes[0] <= sizes[1] else [long, short]
 
-# %% ../../nbs/models/00_encoding.ipynb #c3c4078f
+# %% ../../nbs/models/00_encoding.ipynb #302041e7
 @dataclass(frozen=True, eq=False)
 class Encoded:
     "One instance as a model reads it"
@@ -174,7 +174,7 @@ def slots_of(word, players, n_words):
     player_of[players] = np.arange(len(players))
     return player_of[word]
 
-# %% ../../nbs/models/00_encoding.ipynb #d4a562b4
+# %% ../../nbs/models/00_encoding.ipynb #f75352e0
 @dataclass
 class Batch:
     "Padded tensors of one forward pass"
@@ -197,7 +197,7 @@ class Batch:
         "The unpadded rows of a (rows, length, ...) array"
         return [x[b, self.start(b):self.start(b)+n] for b, n in enumerate(self.lengths)]
 
-# %% ../../nbs/models/00_encoding.ipynb #13b3be65
+# %% ../../nbs/models/00_encoding.ipynb #442f224f
 def padded_rows(encs, name, fill, dtype=np.int64):
     "One attribute of every text as a table, padded on the right"
     n = np.array([len(e) for e in encs], np.int64)
@@ -233,7 +233,7 @@ def per_sub_word(keep, slot):
     "What the keep vectors say about each sub-word; slot -1 reads the last column"
     return np.take_along_axis(keep, np.where(slot < 0, keep.shape[1]-1, slot), 1)
 
-# %% ../../nbs/models/00_encoding.ipynb #86f9702e
+# %% ../../nbs/models/00_encoding.ipynb #2840744b
 def close_up(keep, *tables): # tables: (array, fill)
     "Kept entries of each row moved to the front: how many there are, and the new tables"
     row, column = np.nonzero(keep)

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['FunctionClassifier']
 
-# %% ../../nbs/models/05_functions.ipynb #f7bc2ac5
+# %% ../../nbs/models/05_functions.ipynb #50ca4b10
 import numpy as np
 import torch
 from fastcore.basics import patch
@@ -14,7 +14,7 @@ from ..core.utils import check_choice, fingerprint as short_hash
 from .classifier import Classifier
 from .encoding import Encoded, keep_matrix, slots_of
 
-# %% ../../nbs/models/05_functions.ipynb #a59551b2
+# %% ../../nbs/models/05_functions.ipynb #5f262faf
 class FunctionClassifier(Classifier):
     "A classifier of which only `predict_proba` is known"
     def __init__(self, predict_proba, # from a list of texts (for pairs: of tuples) to probabilities (texts, classes)
@@ -78,7 +78,7 @@ class FunctionClassifier(Classifier):
         raise ValueError(f"{self.name} gives {p[b].tolist()} for instance {encs[b].instance.id!r}: "
                          "these are no probabilities")
 
-# %% ../../nbs/models/05_functions.ipynb #a8fbc249
+# %% ../../nbs/models/05_functions.ipynb #e78f8c62
 _not_in_functions = dict(
     batch="sub-words", embed="embeddings", forward="embeddings", embeddings="embeddings", baselines="embeddings",
     soft_logits="embeddings", grad="gradients", as_module="gradients", attentions="attention maps",
@@ -93,7 +93,7 @@ def _refuse(what):
 
 for _name, _what in _not_in_functions.items(): setattr(FunctionClassifier, _name, _refuse(_what))
 
-# %% ../../nbs/models/05_functions.ipynb #66dbab8b
+# %% ../../nbs/models/05_functions.ipynb #49f6774e
 @patch(cls_method=True)
 def from_function(cls:Classifier, predict_proba, # from a list of texts (for pairs: of tuples) to probabilities
                   labels,                        # class names

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = []
 
-# %% ../../nbs/models/03_gradients.ipynb #aae3559c
+# %% ../../nbs/models/03_gradients.ipynb #00c5f417
 import numpy as np
 import torch
 from fastcore.basics import patch
@@ -16,7 +16,7 @@ from .classifier import Classifier, pick_rows
 from .encoding import Batch, Encoded, check_targets, keep_matrix, per_sub_word, value_of
 from .last_layer import reach
 
-# %% ../../nbs/models/03_gradients.ipynb #004b9dca
+# %% ../../nbs/models/03_gradients.ipynb #f7b14bad
 @patch
 def soft_logits(self:Classifier, encs,       # `Encoded` of each row
                 rows,                        # how much of each player stays, in [0, 1]
@@ -55,7 +55,7 @@ def _noise(self:Classifier, b, stay, absent, seeds, scale):
         else: out[i, at] = 1 + rng.standard_normal((n, width), np.float32)*(1-q)*(scale if absent == "gaussian" else 1)
     return out
 
-# %% ../../nbs/models/03_gradients.ipynb #95d6ef2d
+# %% ../../nbs/models/03_gradients.ipynb #c8d07c5f
 @patch
 def embeddings(self:Classifier, encs, # `Encoded` of each text
               ) -> list: # per text, (length, width)
@@ -91,7 +91,7 @@ def _padded(self:Classifier, b, arrays):
         E[i, b.start(i):b.start(i)+len(a)] = torch.as_tensor(np.asarray(a)).to(E)
     return E
 
-# %% ../../nbs/models/03_gradients.ipynb #71e749cf
+# %% ../../nbs/models/03_gradients.ipynb #1de8e6a1
 @patch
 def grad(self:Classifier, encs,  # `Encoded` of each row
          output:str="logit_top", # prob_top, logit_top, log_prob_top or neg_loss
@@ -119,7 +119,7 @@ def grad(self:Classifier, encs,  # `Encoded` of each row
     gradients = [g for g, _ in results]
     return (gradients, np.array([y for _, y in results], float)) if values else gradients
 
-# %% ../../nbs/models/03_gradients.ipynb #f301dbc9
+# %% ../../nbs/models/03_gradients.ipynb #5c989370
 def _pool(x, word, n, rule):
     "First axis: sub-words to words"
     word = np.asarray(word)
@@ -156,7 +156,7 @@ def to_pairs(self:Classifier, enc:Encoded, # the text
     if s.shape != (len(enc), len(enc)): raise ValueError(f"a map of shape {s.shape} for {len(enc)} sub-words")
     return _pool(_pool(s, enc.word, n, subword).T, enc.word, n, subword).T
 
-# %% ../../nbs/models/03_gradients.ipynb #d0e2cee6
+# %% ../../nbs/models/03_gradients.ipynb #270fbd62
 class _View(nn.Module):
     "From word embeddings to the asked output"
     def __init__(self, clf, batch, output, targets):
@@ -196,7 +196,7 @@ def layers(self:Classifier) -> list:
     if not lists: raise ValueError(f"the layers of {type(self.model).__name__} are unknown")
     return list(lists[0])
 
-# %% ../../nbs/models/03_gradients.ipynb #9f3c1d9b
+# %% ../../nbs/models/03_gradients.ipynb #09781b2e
 _heads = (("classification_head.out_proj", "classification_head.dense"), ("classifier.out_proj", "classifier.dense"),
           ("classifier", "pre_classifier"), ("classifier", "base_model.pooler.dense")) # outer and inner linear layer
 

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['reach', 'watched']
 
-# %% ../../nbs/models/02_last_layer.ipynb #0192c9dc
+# %% ../../nbs/models/02_last_layer.ipynb #fe559755
 import copy
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import nn
 
 from .classifier import Classifier, pick_rows
 
-# %% ../../nbs/models/02_last_layer.ipynb #4a204ecf
+# %% ../../nbs/models/02_last_layer.ipynb #8388f7bd
 def _attend(query, states, key, value, heads, mask=None): # mask: (rows, 1, length)
     "Attention of one position to all, without the keys and values of all: the projections move to its side of the sum"
     n, width, d = len(states), states.shape[-1], query.shape[-1]//heads
@@ -47,7 +47,7 @@ def _short_bart(layer, one, states, mask, encoder_hidden_states, encoder_attenti
     one = layer.encoder_attn_layer_norm(one + seen)
     return layer.final_layer_norm(one + layer.fc2(layer.activation_fn(layer.fc1(one))))
 
-# %% ../../nbs/models/02_last_layer.ipynb #d72cd8ce
+# %% ../../nbs/models/02_last_layer.ipynb #94ad7884
 class _ShortLayer(nn.Module):
     "A last layer that computes one position of each row and repeats it"
     def __init__(self, layer, run, at, causal):
@@ -117,7 +117,7 @@ def _short_view(model, at, same=None):
     inner._modules[str(len(layers)-1)] = _ShortLayer(layers[-1], run, at, causal=run is _short_bart)
     return view
 
-# %% ../../nbs/models/02_last_layer.ipynb #51489732
+# %% ../../nbs/models/02_last_layer.ipynb #4fa4775d
 def watched(model):
     "Does somebody listen to a module, or replace its forward?"
     if nn.modules.module._has_any_global_hook(): return True
@@ -164,7 +164,7 @@ def _compare_short(self:Classifier):
     except Exception as e: return f"the short last layer fails: {type(e).__name__}: {e}"
     return "" if gap < 1e-5 else f"the short last layer differs by {gap:.1e}"
 
-# %% ../../nbs/models/02_last_layer.ipynb #3fa4df9d
+# %% ../../nbs/models/02_last_layer.ipynb #ad399eb9
 @patch
 def _finite(self:Classifier, z, encs):
     "A numpy float32 copy, checked"

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['write_model', 'write_weights', 'sha256_of', 'package_folder', 'load_base', 'list_models', 'load_model']
 
-# %% ../../nbs/models/06_store.ipynb #c401a05a
+# %% ../../nbs/models/06_store.ipynb #b19eb7fe
 import hashlib, json
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from ..core.utils import bundled, check_choice, write_whole
 from .attention import quiet_transformers
 from .classifier import Classifier
 
-# %% ../../nbs/models/06_store.ipynb #d0a74feb
+# %% ../../nbs/models/06_store.ipynb #dbbe6b54
 @patch
 def save(self:Classifier, folder, # where to
          half:bool=False,         # store weights in half precision
@@ -53,7 +53,7 @@ def _own_weights(model, half):
         state[name] = p.detach().cpu().contiguous()
     return state
 
-# %% ../../nbs/models/06_store.ipynb #b91b0644
+# %% ../../nbs/models/06_store.ipynb #25335e66
 def sha256_of(path):
     "Checksum of a file"
     with open(path, "rb") as f: return hashlib.file_digest(f, "sha256").hexdigest()
@@ -118,7 +118,7 @@ def _added(old, stored):
         elif not (side == "right" and name in old): new[k] = v
     return new
 
-# %% ../../nbs/models/06_store.ipynb #77b52f68
+# %% ../../nbs/models/06_store.ipynb #09ea0161
 def list_models() -> list: # names for `load_model`
     "The models that ship with the project"
     root = bundled("models")

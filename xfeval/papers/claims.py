@@ -7,7 +7,7 @@ __all__ = ['unavailable', 'predicates', 'Beside', 'beside', 'Reading', 'load_cla
            'average', 'extreme', 'spread', 'narrower', 'steadier', 'steadier_over', 'shrinks', 'setting', 'people',
            'check_claims', 'merge_claims', 'load_items', 'item_needs', 'availability', 'item_files', 'check_outputs']
 
-# %% ../../nbs/papers/01_claims.ipynb #aeadbf94
+# %% ../../nbs/papers/01_claims.ipynb #53bd37a2
 import html, re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from ..models.store import list_models
 from .published import (latex_text, list_published, of_papers, papers_folder, published, read_table,
                                      table_text)
 
-# %% ../../nbs/papers/01_claims.ipynb #54fbb3bd
+# %% ../../nbs/papers/01_claims.ipynb #4b5665d9
 unavailable = "not available here"
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class Beside:
             out[col] = (self.best != "none") & v.notna() & (v == top)
         return out
 
-# %% ../../nbs/papers/01_claims.ipynb #89aa415d
+# %% ../../nbs/papers/01_claims.ipynb #ff0d4cd0
 def _word(v): # a key as the papers write it: no nan, no 100.0
     if v is None or (isinstance(v, float) and np.isnan(v)): return ""
     if isinstance(v, (float, np.floating)) and float(v).is_integer(): return str(int(v))
@@ -113,7 +113,7 @@ def _wide_grid(b): # one row per key, the values of `across` side by side
         rows.append(row)
     return head, rows, notes
 
-# %% ../../nbs/papers/01_claims.ipynb #f37d6e1a
+# %% ../../nbs/papers/01_claims.ipynb #4dbd0ec5
 def _md(head, rows, notes, caption):
     wide = ([t for t, width in h for _ in range(width)] for h in head)
     names = [" ".join(filter(None, words)) for words in zip(*wide)]
@@ -154,7 +154,7 @@ def _html(head, rows, notes, caption):
     foot = "".join(f'<p class="foot">{html.escape(n)}</p>' for n in notes)
     return f"<table>{top}<thead>{tops}</thead>\n<tbody>{body}</tbody></table>{foot}\n"
 
-# %% ../../nbs/papers/01_claims.ipynb #4e127f84
+# %% ../../nbs/papers/01_claims.ipynb #6ce68fa1
 def _reason(missing, row): # why the cell of a row is empty; "" where nothing is said
     if isinstance(missing, str): return missing
     if callable(missing): return missing(row) or ""
@@ -199,7 +199,7 @@ def _note(name, r, keys, missing, notes): # the remark on a cell; an empty one o
     if not why: raise ValueError(f"{name}: no number of ours and no reason for {r[keys].to_dict()}")
     return f"{unavailable}: {why}"
 
-# %% ../../nbs/papers/01_claims.ipynb #68010f2b
+# %% ../../nbs/papers/01_claims.ipynb #c0726b69
 def beside(name:str,        # a published table, `sun2025_table03`
            ours,            # a table in the published columns (`low`, `high`, `n` where known), its CSV file, or None
            on,              # key columns
@@ -225,7 +225,7 @@ def beside(name:str,        # a published table, `sun2025_table03`
     columns = keys + ["published", "ours", "low", "high", "n", "note"]
     return Beside(name, d[columns], ours, keys, across, best, list(within))
 
-# %% ../../nbs/papers/01_claims.ipynb #a4d4d04c
+# %% ../../nbs/papers/01_claims.ipynb #d249bd71
 @dataclass(frozen=True)
 class Reading:
     "What a predicate found"
@@ -240,7 +240,7 @@ def load_claims(paper:str|None=None) -> list: # of dictionaries
     papers = list(all_) if paper is None else [check_choice(paper, all_, "paper")]
     return [dict(c, paper=p) for p in papers for c in all_[p]]
 
-# %% ../../nbs/papers/01_claims.ipynb #015370e7
+# %% ../../nbs/papers/01_claims.ipynb #330da7a8
 _codes = {} # who stands where in a table, kept while its values are drawn again
 
 def _coded(t, of, within): # per row the number of its cell and of its contender; and the contenders' names
@@ -276,7 +276,7 @@ def _bounds(x, at_least=None, at_most=None, about=None): # does a number satisfy
 def _counted(won, cells, at_least=None, at_most=None): # a reading of "in so many of the cells"
     return Reading(_bounds(won/cells, at_least, at_most) if cells else None, f"{won} of {cells}")
 
-# %% ../../nbs/papers/01_claims.ipynb #47c0b1a3
+# %% ../../nbs/papers/01_claims.ipynb #826f1f8f
 @predicates("wins", says="`winner` has the best value in at least `at_least` of `total` cells; a tie is no "
                          "win; with fewer cells the share decides")
 def wins(t, value, of, winner, within, total, at_least=None, at_most=None, best="max"):
@@ -318,7 +318,7 @@ def groups(t, value, of, better, worse, within=(), at_least=1., best="max"):
     counted = _counted(won, cells, at_least)
     return counted if cells != 1 else replace(counted, ours=f"{a[both][0]:.3g} against {b[both][0]:.3g}")
 
-# %% ../../nbs/papers/01_claims.ipynb #542c3c4f
+# %% ../../nbs/papers/01_claims.ipynb #f6ae888b
 @predicates("correlation", says="the mean over the cells of the `kind` of correlation between columns `x` and "
                                 "`value`; `at_least`, `at_most` or `about` (a factor of two) a number")
 def correlation(t, value, x, within=(), kind="pearson", at_least=None, at_most=None, about=None):
@@ -354,7 +354,7 @@ def spread(t, value, at_least=None, at_most=None, about=None):
     v = t[value].dropna()
     return _number(v.std(ddof=0) if len(v) > 1 else None, at_least, at_most, about)
 
-# %% ../../nbs/papers/01_claims.ipynb #1bf0a841
+# %% ../../nbs/papers/01_claims.ipynb #4981f714
 @predicates("narrower", says="the standard deviation of `value` is smaller among the rows with the first of "
                              "each pair in column `of` than among those with the second, for the share "
                              "`at_least` of the pairs")
@@ -407,7 +407,7 @@ def people(t, why="needs people"):
     "A claim that no computation can check"
     return Reading(None, why)
 
-# %% ../../nbs/papers/01_claims.ipynb #80486950
+# %% ../../nbs/papers/01_claims.ipynb #a136b029
 _tableless = ("setting", "people") # predicates that read no table
 
 def _listed(v): return v if isinstance(v, list) else [v]
@@ -445,7 +445,7 @@ def _judge(claim, t, draws, rng): # reading, verdict, why
     sure = share >= .9 if r.holds else share <= .1
     return r, verdict if sure else "cannot tell", f"holds in {share:.0%} of {draws} draws within the intervals"
 
-# %% ../../nbs/papers/01_claims.ipynb #6ff62151
+# %% ../../nbs/papers/01_claims.ipynb #6baf07ba
 def _and(*texts): return "; ".join(filter(None, texts))
 
 def _source(claim, tables, settings): # what a claim is read from (None: nothing here), and its tables that are missing
@@ -482,7 +482,7 @@ def _verdict_row(claim, verdict, why, ours="", recount=""):
                 claim=claim["text"], published=str(claim["published"]), recount=recount, ours=ours,
                 verdict=verdict, why=_and(why, claim.get("note", "")))
 
-# %% ../../nbs/papers/01_claims.ipynb #1d330e25
+# %% ../../nbs/papers/01_claims.ipynb #e1ba3802
 def check_claims(paper:str,        # sun2025, zhao2023, zaman2022, pruthi2022 or ferret
                  tables,           # {name: tidy DataFrame}, laid out as the published tables; `low`, `high` where known
                  settings=None,    # {key: value} for claims about settings
@@ -518,7 +518,7 @@ def merge_claims(out) -> pd.DataFrame: # every claim once, in the order of `clai
     write_whole(Path(out)/"claims.csv", table_text(df))
     return df
 
-# %% ../../nbs/papers/01_claims.ipynb #015c6d24
+# %% ../../nbs/papers/01_claims.ipynb #bdd5f287
 def load_items(paper:str|None=None) -> list: # of dictionaries, in the order of the papers
     "Every table and figure that must be shown, from `items.yaml` in the papers' folders"
     spec = of_papers("items")
@@ -558,7 +558,7 @@ def availability(profiles=("smoke", "demo", "laptop", "paper"),
     return pd.DataFrame([dict(item=i["id"], title=i["title"], notebook=i["notebook"],
                               **{p: _can_run(i, p, have, models, made) for p in profiles}) for i in load_items()])
 
-# %% ../../nbs/papers/01_claims.ipynb #5181e130
+# %% ../../nbs/papers/01_claims.ipynb #92ac7926
 def item_files(item, out) -> list: # paths relative to `out`
     "The tables and figures of an item: files named after it, with suffixes for parts"
     names = [item["id"], *(item.get("also") or [])]

@@ -6,7 +6,7 @@
 __all__ = ['root', 'papers_folder', 'read_table', 'table_text', 'of_papers', 'published', 'list_published', 'markdown',
            'latex_text', 'latex', 'html_table', 'Results']
 
-# %% ../../nbs/papers/00_published.ipynb #a2935668
+# %% ../../nbs/papers/00_published.ipynb #4532e309
 import html, io, json
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import yaml
 
 from ..core.utils import bundled, check_choice, write_whole
 
-# %% ../../nbs/papers/00_published.ipynb #a7447910
+# %% ../../nbs/papers/00_published.ipynb #6ff65a05
 def read_table(source) -> pd.DataFrame: # a tidy table, read from a CSV file or its text
     "A table, published or ours: only empty cells are missing"
     is_text = isinstance(source, str) and "\n" in source
@@ -32,7 +32,7 @@ papers_folder = root/"nbs"/"papers"
 def of_papers(name:str) -> dict: # {paper: content}, in the papers' order
     "The YAML file of that name in each paper's folder"
     found = {p.parent.name: yaml.safe_load(p.read_text(encoding="utf8")) for p in papers_folder.glob(f"*/{name}.yaml")}
-    about = lambda p: (papers_folder/p/"paper.yaml")
+    about = lambda p: (papers_folder/p/"about.yaml")
     order = {p: yaml.safe_load(about(p).read_text(encoding="utf8"))["order"] if about(p).exists() else 99 for p in found}
     return {p: found[p] for p in sorted(found, key=lambda p: (order[p], p))}
 
@@ -47,7 +47,7 @@ def list_published() -> list:
     "The names of all published tables"
     return sorted(p.stem for p in _published_files())
 
-# %% ../../nbs/papers/00_published.ipynb #1ef30266
+# %% ../../nbs/papers/00_published.ipynb #7dc89dc0
 def _is_missing(v): # None or NaN: an empty cell
     return v is None or (isinstance(v, float) and np.isnan(v))
 
@@ -55,7 +55,7 @@ def markdown(df:pd.DataFrame, digits:int=3) -> str: # a pipe table
     "A DataFrame as Markdown"
     return df.to_markdown(index=False, floatfmt=f".{digits}f") + "\n"
 
-# %% ../../nbs/papers/00_published.ipynb #2408ac09
+# %% ../../nbs/papers/00_published.ipynb #14f7bdb0
 _latex_words = {**{c: f"\\{c}" for c in "&%_#${}"},
                 "~": r"\textasciitilde{}", "^": r"\^{}", "\\": r"\textbackslash{}"}
 
@@ -79,7 +79,7 @@ def latex(df:pd.DataFrame,
              r"\end{tabular}", r"\end{table}"]
     return "\n".join(lines) + "\n"
 
-# %% ../../nbs/papers/00_published.ipynb #f180752b
+# %% ../../nbs/papers/00_published.ipynb #88aadb6c
 def _html_cell(v, digits):
     if _is_missing(v): return "<td></td>"
     if isinstance(v, (float, np.floating)): return f'<td class="n">{v:.{digits}f}</td>'
@@ -97,7 +97,7 @@ def html_table(df:pd.DataFrame,
     body = "\n".join(f"<tr>{r}</tr>" for r in rows)
     return f"<table>{top}<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>\n"
 
-# %% ../../nbs/papers/00_published.ipynb #aeeb0092
+# %% ../../nbs/papers/00_published.ipynb #38f704c7
 def _check_name(name, what): # a name becomes a file name, and must not lead anywhere else
     if name.replace("_", "").replace("-", "").isalnum(): return
     raise ValueError(f"{what} name {name!r} may hold letters, digits, _ and - only")

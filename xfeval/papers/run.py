@@ -7,7 +7,7 @@ __all__ = ['default_notebooks', 'quiet_run', 'notebook_name', 'is_result', 'note
            'load_profile', 'left_out', 'needed', 'versions', 'code_fingerprint', 'run_one', 'planned', 'plan_table',
            'resources', 'say_resources', 'write_index', 'write_report', 'run', 'main']
 
-# %% ../../nbs/papers/02_run.ipynb #369df2eb
+# %% ../../nbs/papers/02_run.ipynb #b4e02b91
 import argparse, concurrent.futures, html, json, os, re, subprocess, sys, textwrap, time
 from importlib import metadata
 from pathlib import Path
@@ -19,7 +19,7 @@ from ..core.utils import bundled, check_choice, fingerprint, write_whole
 from ..data.datasets import datasets
 from .published import html_table, markdown, of_papers, papers_folder, read_table, root, table_text
 
-# %% ../../nbs/papers/02_run.ipynb #c76488ca
+# %% ../../nbs/papers/02_run.ipynb #b376b0c6
 default_notebooks = papers_folder
 
 def notebook_name(path) -> str:
@@ -51,7 +51,7 @@ def profiles(folder=None) -> list: # names
     "The profiles that exist"
     return sorted(p.stem for p in (Path(folder or default_notebooks)/"profiles").glob("*.yaml"))
 
-# %% ../../nbs/papers/02_run.ipynb #fc0af03f
+# %% ../../nbs/papers/02_run.ipynb #2735f768
 def profile_spec(name:str, folder=None) -> dict:
     "A profile as it is written: about, note, defaults, notebooks, skip, models, resources"
     check_choice(name, profiles(folder), "profile")
@@ -111,7 +111,7 @@ def needed(path, params=None) -> list: # names of notebooks
     "The notebooks whose outputs this one reads: its parameter `needs`"
     return list({**parameters(path), **(params or {})}.get("needs") or [])
 
-# %% ../../nbs/papers/02_run.ipynb #63d26cd2
+# %% ../../nbs/papers/02_run.ipynb #70e76770
 _packages = ("torch", "transformers", "captum", "shap", "networkx", "numpy", "scipy", "scikit-learn", "pandas")
 
 def versions() -> dict: # {package: version}
@@ -141,7 +141,7 @@ def _is_done(out, name, stamp): # the record of a complete run that still counts
     r = _record(out, name)
     return r if r.get("stamp") == stamp and all((out/p).exists() for p in r["files"]) else None
 
-# %% ../../nbs/papers/02_run.ipynb #9b90080e
+# %% ../../nbs/papers/02_run.ipynb #f96466ee
 _watch = """
 import os, threading, time
 def watch(parent):
@@ -195,7 +195,7 @@ def run_one(name,       # of the notebook
     write_whole(out/"records"/f"{name}.stamp.json", json.dumps(done, indent=1, sort_keys=True))
     return done
 
-# %% ../../nbs/papers/02_run.ipynb #417db224
+# %% ../../nbs/papers/02_run.ipynb #a40fa864
 _work = {} # notebook -> function of its parameters -> (rows, trainings)
 
 def _work_of(notebook): # registers how much a notebook asks for
@@ -239,7 +239,7 @@ def _(p): return p["n"]*len(p["models"])*(p["coalitions"]*6 + p["steps"]*40), 0
 @_work_of("truth_metrics")
 def _(p): return p["n"]*p["draws"]*len(p["models"])*3000, 0
 
-# %% ../../nbs/papers/02_run.ipynb #b49c3761
+# %% ../../nbs/papers/02_run.ipynb #7a68a6dc
 def planned(name, path, params) -> tuple|None: # rows and trainings, about; None where nobody has counted
     "How much a notebook will ask for, from its parameters"
     if name not in _work: return None
@@ -257,7 +257,7 @@ def plan_table(profile, folder=None, only=""):
         rows.append(dict(notebook=n, **count, needs=", ".join(needed(nbs[n], p))))
     return pd.DataFrame(rows, columns=["notebook", "rows", "trainings", "needs"])
 
-# %% ../../nbs/papers/02_run.ipynb #0300ee72
+# %% ../../nbs/papers/02_run.ipynb #eb232b9e
 _not_names = ("profile", "out", "note", "needs") # parameters that never name data or models
 
 def _strings(value): # all strings inside a parameter
@@ -307,7 +307,7 @@ def resources(profile, folder=None, only="") -> dict: # plan, names, hours, disk
     hours = float(plan.gpu_hours.sum()) if rate else None
     return dict(plan=plan, names=names, hours=hours, disk=float(gone.gb.fillna(0).sum()), missing=gone, rate=rate)
 
-# %% ../../nbs/papers/02_run.ipynb #6c2584cf
+# %% ../../nbs/papers/02_run.ipynb #b2a52951
 def _and(words): # 1, 2 and 3
     words = list(words)
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
@@ -338,7 +338,7 @@ def say_resources(profile, folder=None, only="", say=print):
     if len(r["missing"]): _say_missing(r["missing"], r["disk"], say)
     return r
 
-# %% ../../nbs/papers/02_run.ipynb #de1727ec
+# %% ../../nbs/papers/02_run.ipynb #3ffc9682
 _style = """
 :root{--ink:#1b1b1b;--soft:#555;--line:#ddd;--paper:#fff;--link:#0b57a4;
  --yes:#d9f0dd;--no:#f9dcd7;--dep:#fdeccb;--ct:#ececec}
@@ -360,7 +360,7 @@ thead tr:first-child th[colspan]{text-align:center}
 details summary{cursor:pointer;color:var(--soft)} .files{font-size:.8rem;color:var(--soft)}
 """
 
-_papers = {p: about["title"] for p, about in of_papers("paper").items()}
+_papers = {p: about["title"] for p, about in of_papers("about").items()}
 
 def _heading(level, text, id=""):
     at = f' id="{html.escape(id)}"' if id else ""
@@ -375,7 +375,7 @@ def _number_of(id, short=False): # sun2025_table03 -> Table 3, or T3; "" where a
     if not kind: return "benchmark" if short else ""
     return f"{kind[0].upper()}{number}" if short else f"{kind.capitalize()} {number}"
 
-# %% ../../nbs/papers/02_run.ipynb #d6616bb9
+# %% ../../nbs/papers/02_run.ipynb #d8084bc3
 def _title(path): # the first heading of a notebook
     for c in nbformat.read(path, 4).cells:
         if c.cell_type == "markdown" and c.source.startswith("# "): return c.source.splitlines()[0][2:]
@@ -419,7 +419,7 @@ def _claims_html(claims):
     head = "".join(f"<th>{h}</th>" for h in _claim_heads)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
-# %% ../../nbs/papers/02_run.ipynb #5cde01c9
+# %% ../../nbs/papers/02_run.ipynb #a83c1fbb
 def _paper_html(paper, profile, out, done, skipped, claims): # a paper's part of the page, and the files it shows
     parts, used = [_heading(2, _papers.get(paper, paper), paper)], set()
     for item in load_items(paper):
@@ -489,7 +489,7 @@ def write_index(out, profile, records, nbs, skipped=None) -> Path:
             _contents_html(papers, claims, more), *parts, "</html>\n"]
     return write_whole(out/"index.html", "".join(page))
 
-# %% ../../nbs/papers/02_run.ipynb #c8e5ce20
+# %% ../../nbs/papers/02_run.ipynb #04d1af65
 def _short_table(f, most=60): # a written table as Markdown, or the number of its rows where it is long
     text = f.read_text().strip()
     rows = sum(line.startswith("|") for line in text.splitlines()) - 2
@@ -536,7 +536,7 @@ def write_report(out, profile, records, nbs, skipped=None) -> Path:
 
 _claimed = ["item", "claim", "published", "ours", "verdict"]
 
-# %% ../../nbs/papers/02_run.ipynb #6997ae20
+# %% ../../nbs/papers/02_run.ipynb #358bfb74
 def _state(r): # how a notebook ended
     if "error" in r: return f"failed: {r['error']}"
     return "already done" if r.get("skipped") else f"{r['seconds']:.0f} s"
@@ -597,7 +597,7 @@ def _say_parameters(plan, names, say):
 def _earlier(out, nbs, names, skipped): # records of notebooks that an earlier run made and this one leaves alone
     return list(filter(None, (_record(out, n) for n in nbs if n not in names and n not in skipped)))
 
-# %% ../../nbs/papers/02_run.ipynb #05487233
+# %% ../../nbs/papers/02_run.ipynb #713cb68d
 def run(profile:str="demo",   # smoke, demo, laptop or paper
         only:str="",          # part of a notebook's name
         out=None,             # folder for the outputs; None: figures/<profile>
@@ -647,6 +647,6 @@ def main(argv=None) -> int: # an exit code
         if "error" in r: print(r["log"], file=sys.stderr)
     return int(any("error" in r or r.get("incomplete") for r in records))
 
-# %% ../../nbs/papers/02_run.ipynb #218774c8
+# %% ../../nbs/papers/02_run.ipynb #a5be3c15
 #| eval: false
 if __name__ == "__main__": sys.exit(main())

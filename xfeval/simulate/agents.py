@@ -7,7 +7,7 @@ __all__ = ['marks', 'forms', 'chosen_units', 'Augmented', 'plain', 'with_symbols
            'read_augmented', 'marks_known', 'trivial_explanation', 'Agent', 'new_agent', 'same_weights', 'split_texts',
            'macro_f1', 'run_agents', 'agent_table']
 
-# %% ../../nbs/simulate/02_agents.ipynb #63370056
+# %% ../../nbs/simulate/02_agents.ipynb #200bdf3b
 import copy, math, threading
 from dataclasses import asdict, dataclass
 
@@ -25,7 +25,7 @@ from .init import match_init
 from .train import Lesson, Recipe, predict_all, run_lessons, train_together
 from ..stats.intervals import resamples
 
-# %% ../../nbs/simulate/02_agents.ipynb #2eaa6ff5
+# %% ../../nbs/simulate/02_agents.ipynb #892ecc75
 def _runs(words):
     "Maximal stretches of consecutive indices"
     out = []
@@ -58,7 +58,7 @@ def chosen_units(ex:Explanation,
         out.append(members)
     return out
 
-# %% ../../nbs/simulate/02_agents.ipynb #8440e08a
+# %% ../../nbs/simulate/02_agents.ipynb #36b9d845
 marks = dict(single=("<", ">"), triple=("<<<", ">>>"))
 forms = ("symbol", "text")
 
@@ -113,7 +113,7 @@ def augment(ex:Explanation, form:str="symbol", k:int=1, theta:int|None=None,
     if form == "text": return with_text(ex.instance, units)
     return with_symbols(ex.instance, units, quotes)
 
-# %% ../../nbs/simulate/02_agents.ipynb #dae4e479
+# %% ../../nbs/simulate/02_agents.ipynb #254f7e2a
 def agent_budget(ex:Explanation,
                  reference:Explanation|None=None, # span explanation of the same technique
                  k:int=1,
@@ -127,7 +127,7 @@ def agent_budget(ex:Explanation,
                          f"the budget of {ex.kind} explanations comes from it (or give theta)")
     return reference.theta(k)
 
-# %% ../../nbs/simulate/02_agents.ipynb #ef88d703
+# %% ../../nbs/simulate/02_agents.ipynb #0d61de9b
 def _separator(clf):
     "What stands between text and appended explanation; a tokenizer without separator gets a semicolon"
     t = clf.tokenizer
@@ -163,7 +163,7 @@ def read_augmented(clf:Classifier, a:Augmented) -> tuple: # ids, segment numbers
             types += [t.part_types[i]]*len(parts[i])
     return ids, types, over
 
-# %% ../../nbs/simulate/02_agents.ipynb #2a744192
+# %% ../../nbs/simulate/02_agents.ipynb #bff418d6
 def marks_known(clf:Classifier, form:str="symbol", quotes:str="single") -> bool:
     "Does the tokenizer know the marks of a form, or would they all become the unknown token?"
     opening, closing = marks[check_choice(quotes, marks, "quotes")]
@@ -171,7 +171,7 @@ def marks_known(clf:Classifier, form:str="symbol", quotes:str="single") -> bool:
     text = f"{opening} {closing} 1 2 3 , ;" if symbol else ", ;"
     return clf.tokenizer.unk_token_id not in _subwords(clf, text)
 
-# %% ../../nbs/simulate/02_agents.ipynb #46a9d890
+# %% ../../nbs/simulate/02_agents.ipynb #692a4954
 def _block(words, c, m):
     "Block c of m words; the last block where the words run out"
     m = min(max(m, 1), len(words))
@@ -195,7 +195,7 @@ def trivial_explanation(x:Instance,
     items = _trivial_items(x, c, check_choice(kind, kinds, "kind of explanation"), theta)
     return Explanation(x, kind, items, np.arange(len(items), 0, -1.), "trivial")
 
-# %% ../../nbs/simulate/02_agents.ipynb #a7d1e70b
+# %% ../../nbs/simulate/02_agents.ipynb #1ee2578e
 class Agent(nn.Module):
     "A model of a given architecture that reads augmented texts"
     def __init__(self, clf:Classifier, model,
@@ -214,7 +214,7 @@ class Agent(nn.Module):
         if self.short: return self.clf._run(b, None, None, self.clf._view(b))
         return self.clf._run(b, None, torch.zeros(ids.shape) if self.together else None)
 
-# %% ../../nbs/simulate/02_agents.ipynb #b6e0ed57
+# %% ../../nbs/simulate/02_agents.ipynb #1c4d23f1
 _one_at_a_time = threading.Lock()
 
 def new_agent(clf:Classifier, seed:int=0,
@@ -244,7 +244,7 @@ def same_weights(a:Classifier, b:Classifier) -> list: # names of parameters of t
     theirs = dict(b.model.base_model.named_parameters())
     return [k for k, v in a.model.base_model.named_parameters() if torch.equal(v, theirs[k])]
 
-# %% ../../nbs/simulate/02_agents.ipynb #fd31127d
+# %% ../../nbs/simulate/02_agents.ipynb #fb8a5c22
 def split_texts(n:int, shares=(.8, .1, .1), seed:int=0) -> tuple: # three index arrays
     "A random division into train, development and test"
     if len(shares) != 3 or min(shares) <= 0 or abs(sum(shares)-1) > 1e-9:
@@ -275,7 +275,7 @@ def _said(clf, xs, teacher):
     if check_choice(teacher, ("model", "gold"), "teacher") == "model": return clf.predict(xs).argmax(1)
     return np.array([clf.index(x.label) for x in xs])
 
-# %% ../../nbs/simulate/02_agents.ipynb #ff47b94d
+# %% ../../nbs/simulate/02_agents.ipynb #8a11fede
 def _trivial_texts(xs, said, kind, budgets, form, quotes, overflow):
     "Texts with the trivial explanation, as long as the mean of `budgets[instance]`"
     least, k = (1, 10**6) if kind == "token" else (2, 1 if kind == "span" else 10**6)
@@ -312,7 +312,7 @@ def _tensors(clf, texts, y):
                    mask=torch.arange(T) < torch.tensor(n)[:, None], y=torch.tensor(y))
     return tensors, sum(over > 0 for _, _, over in read)
 
-# %% ../../nbs/simulate/02_agents.ipynb #6e34a578
+# %% ../../nbs/simulate/02_agents.ipynb #58811c6b
 def macro_f1(y, p) -> float: # class numbers
     "Mean F1 over the classes that occur"
     y, p = np.asarray(y), np.asarray(p)
@@ -344,7 +344,7 @@ def _train_agents(lessons):
     predicted = predict_all(stack, test, _agent_guess, seq=_agent_seq)
     return [dict(i, predictions=p.tolist()) for i, p in zip(info, predicted)]
 
-# %% ../../nbs/simulate/02_agents.ipynb #ca60b520
+# %% ../../nbs/simulate/02_agents.ipynb #c8550fa6
 def _agent_rows(clf, xs, texts, form, quotes):
     "What is known of every agent before training: (augmented texts, row)"
     known, bare = marks_known(clf, form, quotes), [plain(x).string() for x in xs]
@@ -398,7 +398,7 @@ def _with_results(rows, done, y):
     first = ["kind", "method", "base", "form", "seed", "cut", "marks_known", "inserted"]
     return pd.DataFrame(rows)[first + [c for c in rows[0] if c not in first]]
 
-# %% ../../nbs/simulate/02_agents.ipynb #19bb0434
+# %% ../../nbs/simulate/02_agents.ipynb #37059efb
 def _weighted_f1(said, predicted, classes, weights):
     "Macro F1 of every resample and seed, (resamples, seeds), from the weights of the texts"
     confusions = [(said == c)[:, None]*(predicted.T == d)[:, :] for c in range(classes) for d in range(classes)]

@@ -6,7 +6,7 @@
 __all__ = ['optimisers', 'Table', 'tabulate', 'shares', 'augment', 'windows_of', 'accuracy', 'Muon', 'make_optimiser', 'fit',
            'save_delta']
 
-# %% ../../nbs/simulate/01_fit.ipynb #120c71c2
+# %% ../../nbs/simulate/01_fit.ipynb #3a310c31
 import json, math, re, time
 from collections import defaultdict
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from ..models.store import load_base
 from ..models.encoding import padded_rows, per_sub_word
 from ..models.last_layer import watched
 
-# %% ../../nbs/simulate/01_fit.ipynb #3afd6165
+# %% ../../nbs/simulate/01_fit.ipynb #52b2032d
 @dataclass
 class Table:
     "Encoded instances, ready for slicing"
@@ -67,7 +67,7 @@ def _rationales(clf, encs):
         if clf.family == "decoder": asked[i, :n] &= x.part_of[e.players] == len(x.sizes)-1
     return gold, known, asked
 
-# %% ../../nbs/simulate/01_fit.ipynb #739af58a
+# %% ../../nbs/simulate/01_fit.ipynb #81ea0e92
 _ways = ("keep_gold", "mask_others", "mask_gold", "subset")
 
 def shares(mask_augment) -> dict: # share of the rows of each way
@@ -94,7 +94,7 @@ def augment(rng,       # numpy generator
     keep = np.select(is_way, [gold, gold | some, ~gold, some], True)
     return keep, (gold & ~keep).any(1)
 
-# %% ../../nbs/simulate/01_fit.ipynb #424822ad
+# %% ../../nbs/simulate/01_fit.ipynb #a805606b
 def windows_of(rng, lengths, batch, window):
     "Index arrays of similar length, in random order"
     order, out = rng.permutation(len(lengths)), []
@@ -143,7 +143,7 @@ def _freeze(model, patterns):
             raise ValueError(f"freeze pattern {pattern!r} fits no parameter; names look like {', '.join(names[:3])}")
         for p in hit: p.requires_grad_(False)
 
-# %% ../../nbs/simulate/01_fit.ipynb #a23997ee
+# %% ../../nbs/simulate/01_fit.ipynb #9c1ba697
 def _rotation(x, steps=5): # (matrices, rows, columns), no more rows than columns
     "Each matrix with all its singular values brought close to 1, by Newton-Schulz iterations"
     x = x/(x.norm(dim=(1, 2), keepdim=True) + 1e-7)
@@ -206,7 +206,7 @@ def make_optimiser(model, lr, weight_decay, finder=None, kind="adamw"):
     opt = Muon(inner, groups, lr, weight_decay) if inner else torch.optim.AdamW(groups, lr=lr, fused=True)
     return opt, inner + rest
 
-# %% ../../nbs/simulate/01_fit.ipynb #8ef6ee7b
+# %% ../../nbs/simulate/01_fit.ipynb #4de97aeb
 class _Finder:
     "A read-out of a middle layer that must tell the gold words"
     def __init__(self, clf, weight, seed):
@@ -231,7 +231,7 @@ class _Finder:
         each = nn.functional.binary_cross_entropy_with_logits(scores, gold.float(), reduction="none")
         return self.weight*sum(each[g].mean()/2 for g in (gold, ~gold) if g.any())
 
-# %% ../../nbs/simulate/01_fit.ipynb #c164d82a
+# %% ../../nbs/simulate/01_fit.ipynb #610db8fe
 @dataclass
 class _Course:
     "What all steps of a training share"
@@ -269,7 +269,7 @@ class _Course:
         view = self.clf._view(b) if self.short and b.present is None else None
         return self.clf.forward(b) if view is None else self.clf._run(b, None, None, view)
 
-# %% ../../nbs/simulate/01_fit.ipynb #4cc636bf
+# %% ../../nbs/simulate/01_fit.ipynb #e8a0da10
 class _Watch:
     "Losses and accuracies of a training, and its best weights"
     def __init__(self, clf, held, patience):
@@ -295,7 +295,7 @@ class _Watch:
         self.clf.model.load_state_dict(self.weights)
         return self.history[self.best_at-1]["step"]
 
-# %% ../../nbs/simulate/01_fit.ipynb #e9d1a54f
+# %% ../../nbs/simulate/01_fit.ipynb #f55df335
 def fit(clf:Classifier,               # what to train, changed in place
         train,                        # labelled instances, or a list of stages, each a list of instances
         dev=None,                     # instances to measure accuracy on
@@ -361,7 +361,7 @@ def fit(clf:Classifier,               # what to train, changed in place
     clf.card = dict(card, training=[*card.get("training", []), record])
     return record
 
-# %% ../../nbs/simulate/01_fit.ipynb #8c85a41b
+# %% ../../nbs/simulate/01_fit.ipynb #cf3bf51e
 def _check_fit(clf, stages, dev, absent, early_stopping):
     "Complain before the work starts"
     if not all(stages): raise ValueError("there is nothing to train on")
@@ -392,7 +392,7 @@ def _bar(items, progress):
     from tqdm.auto import tqdm
     return tqdm(items, desc="training", unit="batch")
 
-# %% ../../nbs/simulate/01_fit.ipynb #3bb9dd14
+# %% ../../nbs/simulate/01_fit.ipynb #9fa5645d
 def save_delta(clf:Classifier,      # what was trained
                folder,              # where to
                base:str,            # installed package that carries the base model, or another model that ships

@@ -3,14 +3,14 @@
 # %% auto #0
 __all__ = ['tell_parts', 'match_init', 'hush', 'lively_init']
 
-# %% ../../nbs/simulate/06_init.ipynb #5bf6923a
+# %% ../../nbs/simulate/06_init.ipynb #f336d381
 import itertools, re
 
 import numpy as np
 import torch
 from torch import nn
 
-# %% ../../nbs/simulate/06_init.ipynb #76b1bcec
+# %% ../../nbs/simulate/06_init.ipynb #f51c70dc
 def _turn(*shape):
     "A random rotation"
     return nn.init.orthogonal_(torch.empty(*shape))

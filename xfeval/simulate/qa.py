@@ -6,7 +6,7 @@
 __all__ = ['qa_strategies', 'mention_attention', 'alignment_loss', 'QAStudent', 'qa_tensors', 'qa_loss', 'run_qa_students',
            'qa_table']
 
-# %% ../../nbs/simulate/05_qa.ipynb #3f4ae5d5
+# %% ../../nbs/simulate/05_qa.ipynb #21093c4b
 from dataclasses import asdict
 from itertools import product
 
@@ -24,7 +24,7 @@ from ..stats.intervals import crossed_interval
 from .students import (BertStudent, Vocabulary, one_at_a_time, renormalise, attention_kl,
                                       explanation_attention)
 
-# %% ../../nbs/simulate/05_qa.ipynb #2aae3257
+# %% ../../nbs/simulate/05_qa.ipynb #db8b0898
 def mention_attention(attention, # (rows, heads, length, length) after the softmax
                       phi, pi,   # (rows, equalities, length): 1 for the words of a mention; all 0 beyond the last
                      ): # (rows, equalities)
@@ -39,7 +39,7 @@ def alignment_loss(attention, phi, pi, eps:float=1e-9): # (rows,); 0 for rows wi
     mean = (mention_attention(attention, phi, pi)*real).sum(-1)/k.clamp(min=1)
     return torch.where(k > 0, -(mean+eps).log(), torch.zeros(()))
 
-# %% ../../nbs/simulate/05_qa.ipynb #848f5da6
+# %% ../../nbs/simulate/05_qa.ipynb #58445c58
 class QAStudent(BertStudent):
     "A small encoder that marks the first and the last word of the answer"
     def __init__(self, vocabulary:int, length:int, width:int=32, layers:int=2, heads:int=2, inner:int=64):
@@ -52,7 +52,7 @@ class QAStudent(BertStudent):
         ends = self.out(x).masked_fill(~in_passage, -1e4)
         return ends, renormalise(a[:, :, 0].mean(1), content), a, self.tag_loss(x, tags, mask)
 
-# %% ../../nbs/simulate/05_qa.ipynb #98b972bb
+# %% ../../nbs/simulate/05_qa.ipynb #039adc8e
 qa_strategies = ("none", "attention_regularization", "multitask", "attention_alignment")
 
 def _positions(word, span):
@@ -79,7 +79,7 @@ def qa_tensors(tokens:dict, # what the vocabulary made of the texts
     return dict(tokens, y=torch.tensor(y), phi=torch.tensor(phi), pi=torch.tensor(pi), weights=torch.tensor(on),
                 tags=torch.tensor(on.astype(np.int64)), shown=torch.tensor(on.any(1)))
 
-# %% ../../nbs/simulate/05_qa.ipynb #a68a524a
+# %% ../../nbs/simulate/05_qa.ipynb #d95ba05a
 def _answer_loss(ends, y):
     first, last = (nn.functional.cross_entropy(ends[..., i], y[:, i]) for i in (0, 1))
     return (first + last)/2
@@ -107,7 +107,7 @@ def _qa_score(p, d):
     lengths = (p[:, 1]-p[:, 0]+1) + (y[:, 1]-y[:, 0]+1)
     return float((2*np.clip(same, 0, None)/lengths).mean())
 
-# %% ../../nbs/simulate/05_qa.ipynb #e91630ac
+# %% ../../nbs/simulate/05_qa.ipynb #36ef044a
 def _taught(teacher, parts):
     "Answers and equalities of training, development and test texts: the teacher's predictions, or gold ones"
     if isinstance(teacher, QATeacher): return [teacher.teach(d) for d in parts]
@@ -149,7 +149,7 @@ class _QARoom:
         predicted = predict_all(stack, [self.test]*len(what), _qa_guess, seq=_qa_seq)
         return [dict(i, predictions=p.tolist()) for i, p in zip(info, predicted)]
 
-# %% ../../nbs/simulate/05_qa.ipynb #06d40444
+# %% ../../nbs/simulate/05_qa.ipynb #f739c147
 def run_qa_students(train, dev, test,
                     teacher="gold", # gold, or a `QATeacher`
                     strategies=qa_strategies, sizes=None, seeds=3, weight:float=1.,

@@ -7,7 +7,7 @@ __all__ = ['answer_span', 'answerable', 'equalities', 'say_words', 'normal_answe
            'best_span', 'pairs_to_equalities', 'PairReader', 'Reading', 'QATeacher', 'new_qa_teacher', 'fit_qa',
            'judge_teacher']
 
-# %% ../../nbs/simulate/04_questions.ipynb #d3d06171
+# %% ../../nbs/simulate/04_questions.ipynb #def2c004
 import json, re, string, time
 from collections import Counter
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from ..models.store import package_folder, write_model, write_weights
 from .fit import augment, make_optimiser, shares, windows_of
 from ..truth.tiny import new_tiny
 
-# %% ../../nbs/simulate/04_questions.ipynb #1680dda8
+# %% ../../nbs/simulate/04_questions.ipynb #38b1d68c
 def answer_span(x:Instance) -> tuple|None: # first and last word, or None where there is no answer
     "Where the answer stands: `answer` of the controlled corpus or `answer_words` of QED"
     a = x.meta.get("answer") or x.meta.get("answer_words")
@@ -42,7 +42,7 @@ def say_words(x:Instance, span) -> str: # first and last word, inclusive
     "The words of a span"
     return " ".join(x.words[span[0]:span[1]+1])
 
-# %% ../../nbs/simulate/04_questions.ipynb #4d4843d9
+# %% ../../nbs/simulate/04_questions.ipynb #3e04babd
 _articles = re.compile(r"\b(a|an|the)\b")
 
 def normal_answer(text:str) -> list: # words
@@ -57,7 +57,7 @@ def answer_f1(predicted:str, true:str) -> float:
     same = sum((Counter(p) & Counter(t)).values())
     return 2*same/(len(p)+len(t))
 
-# %% ../../nbs/simulate/04_questions.ipynb #3a4385e3
+# %% ../../nbs/simulate/04_questions.ipynb #d4a29f60
 @dataclass
 class QATable:
     "Questions and passages as a model reads them"
@@ -104,7 +104,7 @@ def read_questions(tokenizer,       # a fast Hugging Face tokenizer
         word[i, :n] = [-1 if p is None else w + p*x.sizes[0] for p, w in zip(parts, enc.word_ids(i))]
     return QATable(ids, types, word, part, lengths)
 
-# %% ../../nbs/simulate/04_questions.ipynb #40f57eee
+# %% ../../nbs/simulate/04_questions.ipynb #62b8af75
 def best_span(ends,           # (rows, length, 2): scores of first and last, very low where no answer may be
               longest:int=8): # (rows, 2): sub-word positions
     "First and last sub-word of the best answer"
@@ -132,7 +132,7 @@ def pairs_to_equalities(pairs) -> list: # (p, q) word pairs -> ((s0, e0), (s1, e
         out |= {((a, b), s) for s in _stretches(theirs)}
     return sorted(out)
 
-# %% ../../nbs/simulate/04_questions.ipynb #2f8f5542
+# %% ../../nbs/simulate/04_questions.ipynb #5453f498
 _closed = -1e4 # score of a place where no answer can be
 
 class PairReader(nn.Module):
@@ -253,7 +253,7 @@ def _padded(rows):
     for a, r in zip(out, rows): a[:len(r)] = r
     return out
 
-# %% ../../nbs/simulate/04_questions.ipynb #2738d9d9
+# %% ../../nbs/simulate/04_questions.ipynb #c33d1b29
 def new_qa_teacher(texts,                # texts whose words make the vocabulary
                    layers:int=4, width:int=128, heads:int=4,
                    max_length:int=128,   # in sub-words
@@ -270,7 +270,7 @@ def new_qa_teacher(texts,                # texts whose words make the vocabulary
     model.bert.load_state_dict({k: v for k, v in body.items() if not k.startswith("pooler.")})
     return QATeacher(model, start.tokenizer, pairs, max_length)
 
-# %% ../../nbs/simulate/04_questions.ipynb #74101604
+# %% ../../nbs/simulate/04_questions.ipynb #762d7865
 @dataclass
 class _Key:
     "What the texts of a table should be answered"
@@ -352,7 +352,7 @@ def fit_qa(teacher:QATeacher,      # changed in place
     teacher.card = dict(teacher.card, training=[*teacher.card.get("training", []), record])
     return record
 
-# %% ../../nbs/simulate/04_questions.ipynb #cc0081b0
+# %% ../../nbs/simulate/04_questions.ipynb #807c341c
 def judge_teacher(teacher:QATeacher, instances) -> dict: # in percent
     "Answers and equalities of a teacher against the annotated ones"
     answers, found = teacher.teach(instances)

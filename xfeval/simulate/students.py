@@ -9,7 +9,7 @@ __all__ = ['students', 'strategies', 'one_at_a_time', 'signs', 'how_many', 'sele
            'PretrainedReader', 'StudentConfig', 'as_config', 'sampled_configs', 'word_weights', 'shown_tensors',
            'student_loss', 'teacher_labels', 'with_controls', 'run_students', 'together_ratio']
 
-# %% ../../nbs/simulate/03_students.ipynb #9d904b7f
+# %% ../../nbs/simulate/03_students.ipynb #3342997e
 import copy, threading, time
 from collections import Counter
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from ..core.utils import Registry, check_choice, fingerprint, seed_for
 from ..models.classifier import Classifier
 from .train import Lesson, Recipe, predict_all, run_lessons, train_together
 
-# %% ../../nbs/simulate/03_students.ipynb #65142b43
+# %% ../../nbs/simulate/03_students.ipynb #d2c7d88f
 def how_many(n:int,          # words that can be explained
              share:float=.1, # share of words to show
             ) -> int:
@@ -56,7 +56,7 @@ def select_words(e,               # an `Explanation`, a set of word indices, or 
         raise ValueError(f"instance {x.id!r} has {x.n_words} words but the explanation has shape {v.shape}")
     return select_words(Explanation.from_scores(x, v), x, share)
 
-# %% ../../nbs/simulate/03_students.ipynb #0ebe2191
+# %% ../../nbs/simulate/03_students.ipynb #6d93af69
 def random_words(x:Instance, share:float=.1, seed:int=0) -> frozenset:
     "As many words as a share is, drawn at random; the same for the same seed and instance"
     rng = np.random.default_rng(seed_for(seed, x.id, "random words"))
@@ -74,7 +74,7 @@ def trivial_words(x:Instance,
     at = min(block*m, len(x.explained)-m)
     return frozenset(x.explained[at:at+m].tolist())
 
-# %% ../../nbs/simulate/03_students.ipynb #c32ba152
+# %% ../../nbs/simulate/03_students.ipynb #5e73294c
 def explanation_attention(weights, # (..., length) non-negative; 0 where the explanation does not point
                           content, # (..., length) True for words, False for special tokens and padding
                           eps:float=1e-8):
@@ -91,7 +91,7 @@ def attention_kl(target,  # (..., length) distribution of the explanation
     log_ratio = target.clamp(min=1e-12).log() - student.clamp(min=1e-12).log()
     return torch.where(target > 0, target*log_ratio, torch.zeros(())).sum(-1)
 
-# %% ../../nbs/simulate/03_students.ipynb #c72ea187
+# %% ../../nbs/simulate/03_students.ipynb #fe3b2fd9
 def _merge(left, right):
     "Product of score matrices in the log semiring"
     return torch.logsumexp(left[..., :, :, None] + right[..., None, :, :], -2)
@@ -123,7 +123,7 @@ def crf_nll(crf,       # module with start_transitions, transitions and end_tran
     log_z = crf_log_partition(emissions, mask, crf.start_transitions, crf.transitions, crf.end_transitions)
     return log_z - score
 
-# %% ../../nbs/simulate/03_students.ipynb #a6ba9f1c
+# %% ../../nbs/simulate/03_students.ipynb #bc932dcc
 class Vocabulary:
     "Words as numbers, for students that start from nothing"
     specials = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
@@ -172,7 +172,7 @@ class Vocabulary:
             word += range(at, at+len(words))
         return ids, part, word
 
-# %% ../../nbs/simulate/03_students.ipynb #db2dd559
+# %% ../../nbs/simulate/03_students.ipynb #e18b938c
 students = Registry("student")
 
 class _Student(nn.Module):
@@ -193,7 +193,7 @@ def renormalise(a, content):
     a = a*content
     return a/a.sum(-1, keepdim=True).clamp(min=1e-9)
 
-# %% ../../nbs/simulate/03_students.ipynb #524ee8b3
+# %% ../../nbs/simulate/03_students.ipynb #0447ceeb
 class _Layer(nn.Module):
     "One transformer layer; with `only_first` the output is computed for the first token alone"
     def __init__(self, width, heads, inner):
@@ -247,7 +247,7 @@ class BertStudent(_Student):
         x, a = self.states(ids, part, mask, tags is None)
         return self.out(x[:, 0]), renormalise(a[:, :, 0].mean(1), content), self.tag_loss(x, tags, mask)
 
-# %% ../../nbs/simulate/03_students.ipynb #e3742dad
+# %% ../../nbs/simulate/03_students.ipynb #b8389fbb
 @students("bilstm", attention="none", strategies="multitask")
 class LSTMStudent(_Student):
     "A bidirectional LSTM, classified from the maximum over its states"
@@ -305,7 +305,7 @@ class LSTMAttentionStudent(LSTMStudent):
         a = self.query(self.key(s).tanh())[..., 0].masked_fill(~content, -1e4).softmax(-1)
         return (a[..., None]*s).sum(1), a
 
-# %% ../../nbs/simulate/03_students.ipynb #68f21e73
+# %% ../../nbs/simulate/03_students.ipynb #4b850935
 @students("bag", attention="additive, over the words", strategies="attention_regularization, multitask")
 class BagStudent(_Student):
     "An average of word embeddings, weighted by attention"
@@ -321,7 +321,7 @@ class BagStudent(_Student):
         a = self.query(x)[..., 0].masked_fill(~content, -1e4).softmax(-1)
         return self.out((a[..., None]*x).sum(1)), a, self.tag_loss(x, tags, mask)
 
-# %% ../../nbs/simulate/03_students.ipynb #12f01b7f
+# %% ../../nbs/simulate/03_students.ipynb #b21408a5
 class PretrainedStudent(_Student):
     "An encoder classifier as a student"
     def __init__(self, clf:Classifier): # its weights are copied
@@ -356,7 +356,7 @@ class PretrainedReader:
         return dict(ids=fill("ids", self.clf._fill), part=fill("types", 0), word=word,
                     mask=torch.arange(T) < n[:, None], content=word >= 0)
 
-# %% ../../nbs/simulate/03_students.ipynb #42d805dd
+# %% ../../nbs/simulate/03_students.ipynb #57f654bf
 strategies = ("attention_regularization", "multitask")
 one_at_a_time = threading.Lock() # making a student sets the seed of the whole program
 
@@ -411,7 +411,7 @@ def sampled_configs(shrink:int=1) -> list: # divide sizes by this, for small mac
         return StudentConfig("bilstm_attention", sizes, Recipe(batch=batch, lr=lr), f"config {i}")
     return [one(i, *row) for i, row in enumerate(sampled, 1)]
 
-# %% ../../nbs/simulate/03_students.ipynb #594a84c7
+# %% ../../nbs/simulate/03_students.ipynb #18facd0b
 def word_weights(e, x:Instance, share:float|None=.1,
                  whole:bool=False) -> np.ndarray|None: # one non-negative number per word
     "How much of each word a student is shown"
@@ -435,7 +435,7 @@ def shown_tensors(shown,       # per instance, an explanation, set, vector or No
         W[i] = np.where(word[i] >= 0, w[np.maximum(word[i], 0)], 0)
     return dict(weights=torch.tensor(W), tags=torch.tensor((W > 0).astype(np.int64)), shown=torch.tensor(on))
 
-# %% ../../nbs/simulate/03_students.ipynb #b7939d04
+# %% ../../nbs/simulate/03_students.ipynb #aafedcb4
 signs = dict(plus=1., printed=-1.)
 
 def student_loss(strategy:str,        # attention_regularization, multitask, or none
@@ -459,7 +459,7 @@ _seq = ("ids", "part", "mask", "content", "weights", "tags")
 def _guess(call, b): return call(b["ids"], b["part"], b["mask"], b["content"])[0].argmax(-1)
 def _agree(p, d): return float((p == d["y"].numpy()).mean())
 
-# %% ../../nbs/simulate/03_students.ipynb #1429af7a
+# %% ../../nbs/simulate/03_students.ipynb #17aabcd1
 def teacher_labels(teacher, # a `Classifier`, or "gold": the labels of the instances
                    instances) -> list: # class names
     "What the teacher says"
@@ -490,7 +490,7 @@ def with_controls(methods, train,
             raise ValueError(f"{name} has {len(shown)} explanations for {len(train)} training texts")
     return out
 
-# %% ../../nbs/simulate/03_students.ipynb #9b95a828
+# %% ../../nbs/simulate/03_students.ipynb #fc15f8b8
 class _Room:
     "What all lessons of one kind of student share"
     def __init__(self, config, train, dev, test, said, names, shown, share, whole):
@@ -539,7 +539,7 @@ def _teach(lessons, together=True):
     predicted = predict_all(stack, [room.test]*len(what), _guess, seq=_seq)
     return [dict(i, predictions=p.tolist()) for i, p in zip(info, predicted)]
 
-# %% ../../nbs/simulate/03_students.ipynb #afc3f47b
+# %% ../../nbs/simulate/03_students.ipynb #393032f4
 def _check_grid(methods, train, strategies_, sizes, controls, whole):
     "Complain about a bad grid before any long work starts"
     for s in strategies_: check_choice(s, strategies, "strategy")
@@ -583,7 +583,7 @@ def run_students(methods,               # {name: per training text an `Explanati
                  correct=right)
     return pd.DataFrame(rows)
 
-# %% ../../nbs/simulate/03_students.ipynb #b664308a
+# %% ../../nbs/simulate/03_students.ipynb #1492bf7f
 def together_ratio(student, # a name, a (name, options) pair or a `StudentConfig`
                    texts,   # with labels and gold words
                    learners:int=12, recipe:Recipe=Recipe(epochs=2)) -> float:

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Recipe', 'Stack', 'rows_of', 'predict_all', 'train_together', 'Lesson', 'shards', 'run_lessons']
 
-# %% ../../nbs/simulate/00_train.ipynb #0b15f982
+# %% ../../nbs/simulate/00_train.ipynb #3163028e
 import copy, json, math, threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 
 from ..core.utils import check_choice, code_of, fingerprint, seed_for, write_whole
 
-# %% ../../nbs/simulate/00_train.ipynb #8692580d
+# %% ../../nbs/simulate/00_train.ipynb #51dd2b14
 @dataclass(frozen=True)
 class Recipe:
     "How a learner is trained"
@@ -45,7 +45,7 @@ class Recipe:
         if self.schedule == "constant": return 1.
         return max(0., (steps-step)/max(1, steps-up))
 
-# %% ../../nbs/simulate/00_train.ipynb #f7438c05
+# %% ../../nbs/simulate/00_train.ipynb #a852c068
 def _shape(module): return {k: tuple(v.shape) for k, v in module.named_parameters()}
 def _at(tensors, i): return {k: v[i] for k, v in tensors.items()}
 
@@ -80,7 +80,7 @@ class Stack:
             for k, v in m.named_buffers(): v.copy_(self.buffers[k][i])
         return m
 
-# %% ../../nbs/simulate/00_train.ipynb #77918377
+# %% ../../nbs/simulate/00_train.ipynb #d42ede27
 def rows_of(data,    # one dictionary of tensors per learner, examples first
             index,   # per learner, which examples
             seq=(),  # names of tensors whose last axis runs over the text: cut to the longest text that "mask" shows
@@ -121,7 +121,7 @@ def predict_all(stack:Stack,
     sorted_rows = torch.cat(out, 1)
     return torch.stack([r[o.argsort()] for r, o in zip(sorted_rows, orders)]).numpy()
 
-# %% ../../nbs/simulate/00_train.ipynb #3ff81fe6
+# %% ../../nbs/simulate/00_train.ipynb #fa504f54
 def _per_learner(v, like): return v.view(-1, *[1]*(like.ndim-1))
 
 def _clip(params, limit):
@@ -141,7 +141,7 @@ def _keep_best(stack, kept, up):
     if kept is None: return {k: v.clone() for k, v in now.items()}
     return {k: torch.where(_per_learner(up, v), v, kept[k]) for k, v in now.items()}
 
-# %% ../../nbs/simulate/00_train.ipynb #18dc1a90
+# %% ../../nbs/simulate/00_train.ipynb #e054e693
 def _check_learners(modules, data, seeds, recipe, dev):
     if not len(modules) == len(data) == len(seeds):
         raise ValueError(f"{len(modules)} learners, {len(data)} sets of data and {len(seeds)} seeds")
@@ -194,7 +194,7 @@ def _records(history, alive):
     def one(c, a): return dict(dev=c.tolist(), best=int(c.argmax()) if len(c) else None, stopped=not bool(a))
     return [one(c, a) for c, a in zip(curves, alive)]
 
-# %% ../../nbs/simulate/00_train.ipynb #0170416b
+# %% ../../nbs/simulate/00_train.ipynb #632b75c1
 @dataclass(frozen=True)
 class Lesson:
     "One model to be trained"

@@ -3,14 +3,14 @@
 # %% auto #0
 __all__ = ['bootstrap_interval', 'resamples', 'crossed_interval']
 
-# %% ../../nbs/stats/00_intervals.ipynb #22a158f8
+# %% ../../nbs/stats/00_intervals.ipynb #7b8972b9
 import numpy as np
 from scipy import stats as st
 
 from ..core.utils import check_choice
 from ..metrics.base import Skip
 
-# %% ../../nbs/stats/00_intervals.ipynb #361d7a3d
+# %% ../../nbs/stats/00_intervals.ipynb #7ce92e9e
 def bootstrap_interval(values,
                        level:float=.95,          # chance that such an interval holds the truth
                        method:str="percentile",  # percentile, basic or bca
@@ -30,7 +30,7 @@ def bootstrap_interval(values,
                          batch=max(1, 2_000_000//len(x)))
     return tuple(float(end) for end in drawn.confidence_interval)
 
-# %% ../../nbs/stats/00_intervals.ipynb #67cd8525
+# %% ../../nbs/stats/00_intervals.ipynb #465af7c7
 def resamples(seeds:int, items:int, n:int=2000, seed:int=0) -> tuple: # (n, seeds) and (n, items): rows sum to 1
     "Weights of bootstrap resamples that draw seeds and items"
     rng = np.random.default_rng(seed)

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['paired_tests', 'compare']
 
-# %% ../../nbs/stats/01_tests.ipynb #280511fb
+# %% ../../nbs/stats/01_tests.ipynb #97e1823a
 import math, warnings
 
 import numpy as np
@@ -11,7 +11,7 @@ from scipy import stats as st
 
 from ..core.utils import check_choice
 
-# %% ../../nbs/stats/01_tests.ipynb #ae2d28b1
+# %% ../../nbs/stats/01_tests.ipynb #5b6aaedf
 def _wilcoxon(a, b, n_resamples, seed):
     "p, matched-pairs rank-biserial correlation, its name; equal pairs are left out"
     d = (a-b)[a != b]
@@ -52,7 +52,7 @@ def _ranksum(a, b, n_resamples, seed):
 
 paired_tests = dict(wilcoxon=_wilcoxon, bootstrap=_paired_bootstrap, mcnemar=_mcnemar, ranksum=_ranksum)
 
-# %% ../../nbs/stats/01_tests.ipynb #415c07e2
+# %% ../../nbs/stats/01_tests.ipynb #a756069b
 def compare(a, b,                # values on the same units, in the same order
             test:str="wilcoxon", # wilcoxon, bootstrap, mcnemar or ranksum
             n_resamples:int=10_000,

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['corpora', 'splits', 'generate', 'generate_controlled']
 
-# %% ../../nbs/truth/00_corpora.ipynb #22904d5d
+# %% ../../nbs/truth/00_corpora.ipynb #089e0968
 import contextlib, gc, importlib
 
 import numpy as np
@@ -15,7 +15,7 @@ from ..data.datasets import dataset, our_languages
 from ..data.readers import evinf_labels
 from ..data.rows import fever_labels, nli_labels, sentiment_labels
 
-# %% ../../nbs/truth/00_corpora.ipynb #1395adca
+# %% ../../nbs/truth/00_corpora.ipynb #4176b3bf
 corpora = Registry("controlled corpus")
 _tasks = ("inference", "fever", "sentiment", "topic", "mrc", "evinf", "qa")
 splits = ("train", "validation", "test", "test_unseen")
@@ -54,7 +54,7 @@ def generate(name:str,         # a registered corpus
         return _named(fn(rng, lang, split, i, **options), f"{name}-{split}-{seed}-{i}")
     with _uncollected(): return [make(i) for i in range(n)]
 
-# %% ../../nbs/truth/00_corpora.ipynb #8844e3a9
+# %% ../../nbs/truth/00_corpora.ipynb #3186d6a9
 def generate_controlled(name, n, seed, lang, split, **options):
     "A controlled corpus, generated now"
     return generate(name, 100 if n is None else n, 0 if seed is None else seed, lang, split, **options)

@@ -4,13 +4,13 @@
 __all__ = ['treatments', 'without_doses', 'controls', 'outcomes', 'increased', 'decreased', 'unchanged', 'effects', 'conditions',
            'reports', 'background', 'needed', 'methods', 'remarks', 'endings', 'controlled_evinf', 'solve_evinf']
 
-# %% ../../nbs/truth/09_evinf.ipynb #4624c1fa
+# %% ../../nbs/truth/09_evinf.ipynb #466a593a
 from .corpora import corpora
 from .fever import sentences
 from .mrc import n_words_of
 from .templates import assemble, chance, draw, fill, pick, plain, shuffled
 
-# %% ../../nbs/truth/09_evinf.ipynb #9363d3e5
+# %% ../../nbs/truth/09_evinf.ipynb #2876846f
 treatments = """aspirin ibuprofen metformin caffeine melatonin zinc ginger yoga acupuncture massage magnesium ketamine
     lithium insulin cortisone codeine valerian turmeric naproxen creatine""".split()
 without_doses = {"yoga", "acupuncture", "massage"}
@@ -69,7 +69,7 @@ endings = ["larger trials are needed before firm advice can be given",
            "these results may help doctors and patients to decide together",
            "cost and convenience should also be considered", "further work will look at different doses"]
 
-# %% ../../nbs/truth/09_evinf.ipynb #0c3ca88f
+# %% ../../nbs/truth/09_evinf.ipynb #3507a0a7
 def _result(rng, way, effect, x, y, z, other=""):
     "One result sentence"
     template = reports[way][effects.index(effect)]
@@ -126,7 +126,7 @@ def controlled_evinf(rng, lang, split, index, distractors=None):
     return assemble("controlled-evinf", [document, [query]], label, lang, split, index, reason, fixed=(1,),
                     treatment=x, outcome=ys[0], control=z)
 
-# %% ../../nbs/truth/09_evinf.ipynb #6741fc3e
+# %% ../../nbs/truth/09_evinf.ipynb #2522a5a0
 def _find(low, phrase):
     "Indices of the first occurrence of `phrase` in a sentence given as {index: word}"
     words = phrase.split()

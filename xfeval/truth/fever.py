@@ -5,14 +5,14 @@ __all__ = ['names', 'countries', 'continents', 'occupations', 'products', 'goods
            'sources', 'abouts', 'held_out', 'controlled_fever', 'sentences', 'read_facts', 'solve_fever',
            'check_corpus']
 
-# %% ../../nbs/truth/05_fever.ipynb #665c1109
+# %% ../../nbs/truth/05_fever.ipynb #6c32f25a
 from collections import Counter
 
 from ..core.utils import check_choice, fingerprint
 from .corpora import corpora
 from .templates import assemble, chance, draw, fill, hidden, pick, plain, seen, shuffled
 
-# %% ../../nbs/truth/05_fever.ipynb #3d5f108c
+# %% ../../nbs/truth/05_fever.ipynb #909858dc
 names = dict(
     she="Anna Clara Emma Hilda Ingrid Julia Laura Maria Nora Paula Sofia Vera".split(),
     he="Adam Boris Carl David Erik Felix Henry Ivan Martin Oscar Peter Simon".split(),
@@ -45,7 +45,7 @@ scales = dict(size=(("large", "big"), ("small",)), cost=(("expensive", "costly")
               light=(("bright",), ("dark",)))
 years = [str(y) for y in range(1971, 2003)]
 
-# %% ../../nbs/truth/05_fever.ipynb #2ad641fe
+# %% ../../nbs/truth/05_fever.ipynb #bac08795
 def _has(nouns): return [("has a|n", "has no|n", f"{w}|k") for w in nouns.split()]
 
 _older = ("is older|k than|k", "is younger|k than|k", "")
@@ -104,7 +104,7 @@ sources = dict(present=["according to a local newspaper", "according to most sou
                past=["as the archives show", "according to an old letter", "according to a local newspaper",
                      "according to most sources"])
 
-# %% ../../nbs/truth/05_fever.ipynb #3ca908e1
+# %% ../../nbs/truth/05_fever.ipynb #fffc40ff
 def _containers(tree): return {child: top for top, children in tree.items() for child in children}
 
 def _tree(kind, about):
@@ -168,7 +168,7 @@ def _kind(rng, kind, label):
     if label == "not enough info": said = said.replace("|c", "") # *only* is needed to refute
     return dict(claim=(f"{{S}} {claimed}", v), evidence=w and (f"{{S}} {said}", w), trap=(other, v))
 
-# %% ../../nbs/truth/05_fever.ipynb #f7a68e46
+# %% ../../nbs/truth/05_fever.ipynb #c77a1efa
 def _negation(rng, kind, label):
     (yes, no, key), (yes2, no2, key2) = draw(rng, facts[kind]["negation"], 2)
     claimed = chance(rng, .5)
@@ -210,7 +210,7 @@ def _role(rng, kind, label):
 
 abouts = dict(date=_date, number=_number, place=_place, kind=_kind, negation=_negation, antonym=_antonym, role=_role)
 
-# %% ../../nbs/truth/05_fever.ipynb #cd354b1b
+# %% ../../nbs/truth/05_fever.ipynb #6b4c3b28
 def _entities(rng, kind):
     "Three different names of a kind, the pronoun of the first, its possessive"
     if kind != "person": return *draw(rng, names[kind], 3), ["it", f"the {kind}"], "its"
@@ -270,7 +270,7 @@ def _fitting_sources(template, value):
     fitting = sources["past" if value in years else "present"]
     return [s for s in fitting if (known or "most" not in s) and (value < "1986" or "old" not in s)]
 
-# %% ../../nbs/truth/05_fever.ipynb #74ed19c4
+# %% ../../nbs/truth/05_fever.ipynb #5142a104
 def _chosen_sentences(rng, kind, draft, decides, distractors):
     "((template, value), does it decide?) of every sentence of the evidence, in no order yet"
     chosen = [(draft["evidence"], True)] if decides else []
@@ -337,7 +337,7 @@ def controlled_fever(rng, lang, split, index, distractors=4,
     return assemble("controlled-fever", [evidence, [claim]], label, lang, split, index, reason, about=about,
                     entity=kind, unseen=_unseen(draft, about))
 
-# %% ../../nbs/truth/05_fever.ipynb #b5151426
+# %% ../../nbs/truth/05_fever.ipynb #d5d5be7e
 _fever_keys = dict(
     date="born moved graduated joined inherited founded museum mill tram flood public plant logo prices",
     number="""children languages medals novels horses schools churches bridges cinemas parks factories shops ships
@@ -375,7 +375,7 @@ def _near(sentence, at, values, back=8, ahead=8):
     found = [(abs(i-at), i, w) for i, w in sentence if i != at and -back <= i-at <= ahead and w in values]
     return min(found)[1:] if found else None
 
-# %% ../../nbs/truth/05_fever.ipynb #e1018191
+# %% ../../nbs/truth/05_fever.ipynb #316756aa
 def _whole_name(at_word, i, step):
     "The indices of the name that word `i` belongs to, looking one way"
     out = [i]
@@ -445,7 +445,7 @@ def _fact_at(kind, key, i, hit, at_word):
         return kind, key, (at_word[at-2], value), {i, at, at-1, at-2}
     return kind, key, value, {i, at}
 
-# %% ../../nbs/truth/05_fever.ipynb #506e5f58
+# %% ../../nbs/truth/05_fever.ipynb #e0d1e0e8
 def _holds_number(said, claimed):
     "Whether a number makes a claimed number or bound true"
     if not isinstance(claimed, tuple): return said == claimed
@@ -475,7 +475,7 @@ def solve_fever(parts, # the words of evidence and claim, some possibly [MASK]
         return {True: "supports", False: "refutes", None: "not enough info"}[holds], frozenset(used | used2)
     return "not enough info", frozenset(used)
 
-# %% ../../nbs/truth/05_fever.ipynb #e172b89b
+# %% ../../nbs/truth/05_fever.ipynb #1c0fc507
 def check_corpus(instances,    # what to check
                  solver,       # parts -> (label, indices)
                  open_label=None, # the label that a reader gives when nothing decides

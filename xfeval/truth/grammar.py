@@ -6,7 +6,7 @@
 __all__ = ['languages', 'content_keys', 'longest', 'lexicon', 'Clause', 'phrase', 'adjective', 'attribute', 'predicative',
            'noun_phrase', 'garment_phrase', 'clause_words', 'capital', 'text_words', 'link_words']
 
-# %% ../../nbs/truth/01_grammar.ipynb #74924d42
+# %% ../../nbs/truth/01_grammar.ipynb #d34ca11f
 import json
 from functools import lru_cache
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..core.utils import bundled, check_choice
 from ..core.text import join_words
 
-# %% ../../nbs/truth/01_grammar.ipynb #801d28e7
+# %% ../../nbs/truth/01_grammar.ipynb #1a7b0fb0
 languages = ("en", "de", "es", "fr", "vi", "zh", "tr")
 
 @lru_cache(None)
@@ -24,7 +24,7 @@ def lexicon(lang:str, # a language code, or `concepts` for what does not depend 
     check_choice(lang, languages+("concepts",), "language of the grammar")
     return json.loads(bundled("controlled", f"{lang}.json").read_text(encoding="utf-8"))
 
-# %% ../../nbs/truth/01_grammar.ipynb #6050df8f
+# %% ../../nbs/truth/01_grammar.ipynb #f899b4f0
 class Clause(NamedTuple):
     "One statement, as concepts"
     noun: str              # who or what it is about
@@ -38,7 +38,7 @@ class Clause(NamedTuple):
     adj: str|None = None   # the property: predicate of a `prop` clause, attribute in all others
     definite: bool = False # the dog, not a dog
 
-# %% ../../nbs/truth/01_grammar.ipynb #b2bc075d
+# %% ../../nbs/truth/01_grammar.ipynb #a9815dfd
 content_keys = frozenset("noun num verb obj oadj adj place time neg".split())
 
 @lru_cache(None)
@@ -52,7 +52,7 @@ def phrase(markup:str,     # words with keys after a bar
         out.append((word, frozenset((keys if bar else default).split(","))-{""}))
     return tuple(out)
 
-# %% ../../nbs/truth/01_grammar.ipynb #6d541e5b
+# %% ../../nbs/truth/01_grammar.ipynb #312be3e4
 def adjective(lang, adj, noun=None):
     "The entry of an adjective, which may depend on the noun (French *grande*, but *grosse moto*)"
     L = lexicon(lang)
@@ -76,7 +76,7 @@ def predicative(lang, adj, g, plural, neg, noun=None) -> tuple: # of (word, keys
     if "is" in a: return phrase(a["is"][neg])
     return phrase(a[g].split()[plural], "adj")
 
-# %% ../../nbs/truth/01_grammar.ipynb #8b050512
+# %% ../../nbs/truth/01_grammar.ipynb #92485e8f
 _vowels = "aeiouéèêâ"
 
 def _before_vowel(lang, word, nxt):
@@ -120,7 +120,7 @@ def _fill(lang, pattern, noun, determiner, num, adj, definite, acc, no=None, nam
         else: out += phrase(slot)
     return _touch_up(lang, tuple(out))
 
-# %% ../../nbs/truth/01_grammar.ipynb #13e2ebf1
+# %% ../../nbs/truth/01_grammar.ipynb #c12d9ac9
 _object_key = {"noun": "obj", "det": "odet", "cls": "ocls", "adj": "oadj", "adet": "oadet", "neg": "neg"}
 
 def _as_object(words):
@@ -163,7 +163,7 @@ def garment_phrase(lang, garment, colour, neg) -> tuple: # of (word, keys)
     no = _determiner(lang, ("no.acc",), n.get("g"))
     return _as_object(_fill(lang, pattern, n, some, None, colour, False, True, no=no))
 
-# %% ../../nbs/truth/01_grammar.ipynb #d4d3b9ee
+# %% ../../nbs/truth/01_grammar.ipynb #56bfa5b0
 @lru_cache(None)
 def _verb(lang, verb, cues, plural, neg):
     "A verb, in the form that its cues (object, who acts, whether a place is told), number or polarity ask for"
@@ -210,7 +210,7 @@ def _copula(lang, adj, plural, noun):
     own = next((v for k, v in L.get("be_somewhere", {}).items() if _is_a(noun, k)), L["be"])
     return phrase(own[plural])
 
-# %% ../../nbs/truth/01_grammar.ipynb #4ab9d0db
+# %% ../../nbs/truth/01_grammar.ipynb #97f2096a
 def _cues(c):
     "What a verb may depend on, most particular first"
     if c.kind == "rel": first = "thing" if _is_a(c.extra, "vehicle") else "living"
@@ -246,7 +246,7 @@ def clause_words(c:Clause, # what to say
     pattern = _pattern(lang, "there" if there else c.kind, c.neg, c.place is not None and c.kind != "place")
     return [word for slot in pattern for word in _slot_words(slot, c, lang)]
 
-# %% ../../nbs/truth/01_grammar.ipynb #e253b6ef
+# %% ../../nbs/truth/01_grammar.ipynb #c95624d9
 def capital(word:str, lang:str) -> str:
     "With a capital first letter (Turkish i has a dotted one)"
     first = "İ" if lang == "tr" and word[0] == "i" else word[0].upper()
@@ -271,7 +271,7 @@ def text_words(clauses,  # one to three clauses
         start = joint == "stop"
     return words, keys, where
 
-# %% ../../nbs/truth/01_grammar.ipynb #9be08a93
+# %% ../../nbs/truth/01_grammar.ipynb #a0b02cd6
 def link_words(source, # keys of the source words
                target, # keys of the target words
               ) -> set: # of (source word, target word)

@@ -4,7 +4,7 @@
 __all__ = ['adults', 'fruit_eaters', 'house_animals', 'nouns_of', 'kind_weights', 'hosts', 'above', 'below', 'excludes', 'scale',
            'kind_of', 'sayable', 'fits', 'Draw', 'held_out', 'controlled_nli', 'controlled_xnli']
 
-# %% ../../nbs/truth/02_inference.ipynb #7b293f09
+# %% ../../nbs/truth/02_inference.ipynb #6d025270
 from functools import lru_cache
 
 from ..core.text import Gold, Instance
@@ -13,7 +13,7 @@ from ..data.rows import nli_labels
 from .corpora import corpora, splits
 from .grammar import Clause, clause_words, content_keys, languages, lexicon, link_words, text_words
 
-# %% ../../nbs/truth/02_inference.ipynb #665d5457
+# %% ../../nbs/truth/02_inference.ipynb #54ef78d8
 @lru_cache(None)
 def _world():
     "Who is above whom, who excludes whom"
@@ -44,7 +44,7 @@ def scale(concept) -> str|None: # colour for red
     "What kind of concept it is"
     return _world()[2].get(concept)
 
-# %% ../../nbs/truth/02_inference.ipynb #164148e4
+# %% ../../nbs/truth/02_inference.ipynb #5aa320fe
 adults = ("man", "woman", "doctor", "teacher", "farmer", "nurse", "person")
 fruit_eaters = ("horse", "cow", "rabbit", "goat", "monkey", "animal")
 house_animals = ("dog", "cat", "rabbit", "monkey", "animal")
@@ -94,7 +94,7 @@ def sayable(noun:str, # a noun concept
     said["rel"] = dict(person=("chase", "push", "pull"), animal=("chase", "push", "bite", "lick")).get(kind, ())
     return said
 
-# %% ../../nbs/truth/02_inference.ipynb #409d0fdf
+# %% ../../nbs/truth/02_inference.ipynb #dd0689af
 def _fits_object(c):
     "Whether somebody may do this to the noun acted upon"
     if c.extra == c.noun or c.extra in (above(c.noun), *below(c.noun)): return False
@@ -115,7 +115,7 @@ def fits(c:Clause) -> bool:
     if c.kind == "rel" and not _fits_object(c): return False
     return not c.num or _fits_number(c)
 
-# %% ../../nbs/truth/02_inference.ipynb #c0687b47
+# %% ../../nbs/truth/02_inference.ipynb #89cade77
 class Draw:
     "Cheap random choices from one generator"
     def __init__(self, rng): self.rng, self.u = rng, []
@@ -138,7 +138,7 @@ hosts = dict(act=("person", "animal"), place=("person", "animal", "vehicle"), pr
              eat=("person", "person", "animal"), play=("person",), read=("person",), wear=("person",),
              rel=("person", "animal"))
 
-# %% ../../nbs/truth/02_inference.ipynb #44cab535
+# %% ../../nbs/truth/02_inference.ipynb #f096cf38
 def _specific(d, options, p=.2):
     "One of the concepts; a general one with probability `p`"
     general = [o for o in options if below(o)]
@@ -195,7 +195,7 @@ def _clause(d, noun=None, hypothesis=False):
         if hypothesis and not _contestable(c): continue
         if fits(c): return c
 
-# %% ../../nbs/truth/02_inference.ipynb #91493314
+# %% ../../nbs/truth/02_inference.ipynb #4ad96d05
 def _said(c):
     "The concept that is the predicate"
     return getattr(c, _main(c))
@@ -227,7 +227,7 @@ def _moves(h, label):
     if not h.neg: return ((1, "support"),)
     return ((.45, "deny"), (.45, "exclude"), (.9*(h.kind == "rel"), "swap_roles"))
 
-# %% ../../nbs/truth/02_inference.ipynb #3cb0046a
+# %% ../../nbs/truth/02_inference.ipynb #5989a4c2
 def _narrow(d, c, p=.5):
     "The concept or, with probability `p`, a more specific one"
     return d.one(below(c)) if c and below(c) and d.chance(p) else c
@@ -273,7 +273,7 @@ def _own_place(h):
     "The place if it is the predicate: a denied clause and its like have no other"
     return h.place if h.kind == "place" else None
 
-# %% ../../nbs/truth/02_inference.ipynb #cb161073
+# %% ../../nbs/truth/02_inference.ipynb #4192ca61
 def _deny(d, h, c):
     denied = h._replace(noun=c.noun, num=c.num, neg=True, place=_own_place(h), time=None)
     liftable = d.chance(.3) and (above(_said(h)) or (h.kind == "wear" and h.extra))
@@ -320,7 +320,7 @@ def _apply(d, move, h):
     if move == "missing_place": return c._replace(place=None)
     if move == "missing_time": return c._replace(time=None)
 
-# %% ../../nbs/truth/02_inference.ipynb #d9ce0190
+# %% ../../nbs/truth/02_inference.ipynb #ab47ec97
 def _carried(d, c):
     "A property or place inside a clause about something else, if there is one that fits"
     prop = c.kind == "prop"
@@ -353,7 +353,7 @@ def _dress(d, c, h):
         if h.time is None and c.time is None and c.kind != "prop" and d.chance(.2): c = c._replace(time=_some_time(d))
     return c._replace(definite=c.num is None and (c.neg or c.kind == "prop"))
 
-# %% ../../nbs/truth/02_inference.ipynb #dfab6346
+# %% ../../nbs/truth/02_inference.ipynb #66b27ea3
 def _echo(d, h, noun):
     "What the hypothesis says, or denies, about another noun"
     neg = h.num is None and d.chance(.3)
@@ -380,7 +380,7 @@ def _distractor(d, taken, closed, h):
         c = c._replace(definite=c.num is None and (c.neg or c.kind == "prop"))
         if fits(c): return c
 
-# %% ../../nbs/truth/02_inference.ipynb #88ffcde1
+# %% ../../nbs/truth/02_inference.ipynb #6cd3fe66
 @lru_cache(None)
 def held_out(a:str, b:str) -> bool:
     "Whether two concepts never meet in training (general concepts meet everybody)"
@@ -400,7 +400,7 @@ def _known(c, split):
     "Whether a clause may occur in a split"
     return split not in ("train", "validation") or not _new_pairs(c)
 
-# %% ../../nbs/truth/02_inference.ipynb #07acc848
+# %% ../../nbs/truth/02_inference.ipynb #e662fbf1
 # how many details a clause needs to make six words by itself
 _alone = dict(act=2, place=2, play=1, eat=1, read=1, wear=0, rel=0, prop=9)
 
@@ -443,7 +443,7 @@ def _enriched(d, c, h, split):
         if fits(x) and _known(x, split): c = x
     return c
 
-# %% ../../nbs/truth/02_inference.ipynb #197c4ee0
+# %% ../../nbs/truth/02_inference.ipynb #934f93cb
 def _plainer(c):
     "A clause without attribute, place and time, unless they are what it says"
     return c._replace(adj=c.adj if c.kind == "prop" else None, place=_own_place(c), time=None)
@@ -492,7 +492,7 @@ def _premise(d, h, c, split, most):
     clauses[0], clauses[at] = clauses[at], clauses[0]
     return tuple(clauses), at, d.one(_joints[len(clauses)]), c
 
-# %% ../../nbs/truth/02_inference.ipynb #b032daa6
+# %% ../../nbs/truth/02_inference.ipynb #12e0aa4d
 _full = dict(act={"verb"}, place={"place"}, prop={"adj"}, eat={"verb", "obj"}, play={"verb", "obj"},
              read={"verb", "obj"}, wear={"verb", "obj", "oadj"}, rel={"verb", "obj"})
 _contrast = dict(_full, eat={"obj"}, play={"obj"}, read={"obj"}, wear={"obj", "oadj"}, rel={"verb"})
@@ -533,7 +533,7 @@ def _slots(label, move, core, h):
     if move not in ("missing", "deny_other"): return slots
     return slots + [(set(), {k}) for k in _details(h) if getattr(core, k) is None]
 
-# %% ../../nbs/truth/02_inference.ipynb #c395fedf
+# %% ../../nbs/truth/02_inference.ipynb #ed37c928
 def _find(keyed, key):
     "The words that carry a key"
     return [i for i, keys in keyed if key in keys]
@@ -598,7 +598,7 @@ def _truth(words, pk, hk, slots, swapped):
     gold = Gold(tokens=deciding | set(anchor), pairs=pairs, spans=spans)
     return gold, sorted(anchor), sorted(deciding - set(anchor))
 
-# %% ../../nbs/truth/02_inference.ipynb #cd083b45
+# %% ../../nbs/truth/02_inference.ipynb #0dcc2447
 def _reason_to_exclude(h):
     "What kind of predicates exclude each other"
     if h.kind == "place": return "place"
@@ -619,7 +619,7 @@ def _reason(move, core, h):
     if not changed: return "restatement"
     return "number" if changed == ["num"] else "hypernym"
 
-# %% ../../nbs/truth/02_inference.ipynb #8d10423e
+# %% ../../nbs/truth/02_inference.ipynb #f5d99fad
 def _plan(d, split, clauses):
     "Hypothesis, label, move, deciding clause and premise: everything but the words"
     h, label = _hypothesis(d, split), d.one(nli_labels)
@@ -666,7 +666,7 @@ def _nli(rng, lang, split, clauses, aligned):
     links = _links(premise, joints, h, keys, where, hkeys, lang) if aligned else None
     return Instance.from_words((words, hwords), label, lang, "unnamed", gold=gold, links=links, meta=meta)
 
-# %% ../../nbs/truth/02_inference.ipynb #26280038
+# %% ../../nbs/truth/02_inference.ipynb #d0bb7fbb
 @corpora("controlled-nli", langs=("en",), labels=nli_labels, splits=splits, options=("clauses",),
          description="natural language inference, English")
 def controlled_nli(rng, lang, split, index, clauses=None):

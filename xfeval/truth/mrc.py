@@ -5,13 +5,13 @@ __all__ = ['residents', 'things', 'colours', 'painted', 'spots', 'relatives', 'c
            'where_phrases', 'time_phrases', 'until_phrases', 'manner_phrases', 'scenery', 'openings', 'introductions',
            'arrivals', 'mishaps', 'at_home', 'n_words_of', 'controlled_mrc', 'solve_mrc']
 
-# %% ../../nbs/truth/08_mrc.ipynb #0a091184
+# %% ../../nbs/truth/08_mrc.ipynb #dbd66096
 from .corpora import corpora
 from .fever import counting, names
 from .templates import assemble, chance, draw, fill, pick, plain, shuffled
 from .topic import days
 
-# %% ../../nbs/truth/08_mrc.ipynb #f0a3d496
+# %% ../../nbs/truth/08_mrc.ipynb #5c7baf88
 residents = dict(
     she="""Alice Bella Carla Daria Edith Flora Greta Hanna Irene Judith Karin Linda Monica Olga Petra Rosa Sarah Tilda
         Ursula Wanda""".split(),
@@ -69,7 +69,7 @@ mishaps = [f"{{S}}|s {w} ." for w in ( # before a reason to stay at home
     "had a bad week", "was unlucky", "had been looking forward to the week")]
 at_home = ("cause", "colour", "duty") # who stays at home goes nowhere
 
-# %% ../../nbs/truth/08_mrc.ipynb #fc807c55
+# %% ../../nbs/truth/08_mrc.ipynb #78d4c77e
 def _extra(rng, kind):
     "The part of a fact that is asked about but is not the answer"
     if kind == "colour": return pick(rng, painted)
@@ -139,7 +139,7 @@ def _neighbours(rng, kind, people, claimed, echo, size, budget, distractors, tol
             blocks.append(_about_person(rng, k2, person, told, avoid=avoid))
     return blocks
 
-# %% ../../nbs/truth/08_mrc.ipynb #0184100d
+# %% ../../nbs/truth/08_mrc.ipynb #c691a9be
 @corpora("controlled-mrc", labels=("true", "false"), langs=("en",), options=("distractors",))
 def controlled_mrc(rng, lang, split, index, distractors=None):
     "A long document, a question and a candidate answer that is true or false"
@@ -173,7 +173,7 @@ def controlled_mrc(rng, lang, split, index, distractors=None):
     return assemble("controlled-mrc", [document, query], label, lang, split, index, "two sentences" if two else kind,
                     fixed=(1,), question=kind, echo=echo and kind != "duty")
 
-# %% ../../nbs/truth/08_mrc.ipynb #d8708088
+# %% ../../nbs/truth/08_mrc.ipynb #01d620ca
 _verbs = dict(buy=("bought", things), paint=("painted", colours), walk=("walked", spots), arrive=("arrived", days),
               catch=("caught", counting), visit=("visited", relatives), stay=("stayed", causes))
 _residents = {n for k in residents.values() for n in k}

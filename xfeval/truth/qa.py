@@ -4,12 +4,12 @@
 __all__ = ['crafts', 'title_words', 'instruments', 'houses', 'prizes', 'all_cities', 'births', 'careers', 'enquiries', 'habits',
            'controlled_qa', 'mentions', 'solve_qa']
 
-# %% ../../nbs/truth/10_qa.ipynb #cd2e4bb3
+# %% ../../nbs/truth/10_qa.ipynb #97036d5e
 from .corpora import corpora
 from .fever import counting, countries, names
 from .templates import assemble, chance, draw, fill, pick, plain, shuffled
 
-# %% ../../nbs/truth/10_qa.ipynb #d9452220
+# %% ../../nbs/truth/10_qa.ipynb #6102128d
 crafts = dict(novelist="author", painter="painter", composer="composer", architect="designer", filmmaker="director",
               sculptor="creator")
 title_words = ("Silver Golden Silent Broken Hidden Distant Frozen Crimson Lonely Endless".split(),
@@ -32,7 +32,7 @@ enquiries = dict( # how the passage says it, how the question asks, the values, 
 habits = ["{S} likes long walks by the sea", "{S} rarely gives interviews", "{S} often works at night",
           "{S} has many friends abroad", "{S} started to draw as a child"]
 
-# %% ../../nbs/truth/10_qa.ipynb #2cccbe56
+# %% ../../nbs/truth/10_qa.ipynb #1cadfb37
 def _person(rng, pronoun, other, last, teachers, job, title):
     "Somebody with a profession, a title and possible teachers of the other gender"
     first = pick(rng, names[pronoun])
@@ -97,7 +97,7 @@ def _block(rng, person, stated, decisive, mention, described, filler):
         out.append(s if decides else plain(s))
     return out
 
-# %% ../../nbs/truth/10_qa.ipynb #f96a1a0b
+# %% ../../nbs/truth/10_qa.ipynb #ca62c4ae
 def _other_block(rng, two, key, answer, others, described, filler):
     "The sentences about the other person, who has a fact of the same kind"
     facts = [_state(rng, key, two, taken=answer[1:])] + [_state(rng, k, two) for k in others[:1]]
@@ -132,7 +132,7 @@ def _span_of(question, passage):
     found = [i for i, (_, role) in enumerate(tokens, len(question)) if role == "a"]
     return [found[0], found[-1]]
 
-# %% ../../nbs/truth/10_qa.ipynb #8b78e3ba
+# %% ../../nbs/truth/10_qa.ipynb #4cabaaa3
 _asks = dict(born="born", taught="studied", play="plays", keep="keeps", live="lives", move="moved", open="opened",
              win="won")
 _firsts, _lasts = set(names["she"]+names["he"]), set(names["last"])
@@ -195,7 +195,7 @@ def _counted(question, low, answer, m):
     if not asked or answer is None: return asked
     return asked | {m+answer[1]+1} if low[answer[1]+1:answer[1]+2] == ["horses"] else None
 
-# %% ../../nbs/truth/10_qa.ipynb #65260f0c
+# %% ../../nbs/truth/10_qa.ipynb #f2aca291
 def solve_qa(parts, # the words of question and passage, some possibly [MASK]
             ) -> tuple: # answer (start, end), indices of the deciding words, equalities
     "The answer, the words that lead to it and what refers to the same thing, from the words alone"

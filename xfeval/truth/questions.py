@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['qa_recipe', 'train_qa_teacher', 'load_qa_teacher', 'main', 'qa_truth_check']
 
-# %% ../../nbs/truth/13_questions.ipynb #30732400
+# %% ../../nbs/truth/13_questions.ipynb #8dc4f57b
 import argparse, json, sys
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from ..core.utils import bundled, check_choice, seed_for
 from ..simulate.questions import QATeacher, answer_span, fit_qa, judge_teacher, new_qa_teacher
 from .corpora import generate
 
-# %% ../../nbs/truth/13_questions.ipynb #7618d6f9
+# %% ../../nbs/truth/13_questions.ipynb #7b05ed92
 qa_recipe = dict(corpus="controlled-qa", layers=4, width=128, heads=4, max_length=128, init="matching",
                  stages=(dict(n=20_000, options=dict(distractors=0)), dict(n=50_000)))
 
@@ -55,11 +55,11 @@ def main(argv=None) -> int:
     print(teacher.save(a.out, half=True).name, json.dumps(teacher.card["held_out"]))
     return 0
 
-# %% ../../nbs/truth/13_questions.ipynb #44e66a7a
+# %% ../../nbs/truth/13_questions.ipynb #0c9c9a48
 #| eval: false
 if __name__ == "__main__": sys.exit(main())
 
-# %% ../../nbs/truth/13_questions.ipynb #c42c4d03
+# %% ../../nbs/truth/13_questions.ipynb #1eac5ac3
 def qa_truth_check(teacher:QATeacher, instances, seed:int=0) -> dict: # shares of the texts it answers rightly
     "How often an answer survives without everything but the true words, and without them"
     xs = [x for x, r in zip(instances, teacher.read(instances)) if r.answer == answer_span(x) and not r.open]

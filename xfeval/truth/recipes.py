@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['recipes', 'only_gold', 'stage_data', 'train_embedded', 'main', 'truth_check']
 
-# %% ../../nbs/truth/12_recipes.ipynb #006f92ac
+# %% ../../nbs/truth/12_recipes.ipynb #26940282
 import argparse, json, sys
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from .tiny import new_tiny
 from ..simulate.fit import accuracy, fit
 from .evinf import effects
 
-# %% ../../nbs/truth/12_recipes.ipynb #1cd51d03
+# %% ../../nbs/truth/12_recipes.ipynb #46d5e9e6
 def only_gold(x:Instance) -> Instance|None: # None where one part has no gold word
     "The instance reduced to its deciding words"
     parts, at = [], 0
@@ -35,7 +35,7 @@ def only_gold(x:Instance) -> Instance|None: # None where one part has no gold wo
     gold = Gold(tokens=range(sum(map(len, parts))))
     return Instance.from_words(parts, x.label, x.lang, f"{x.id}/gold", gold=gold, fixed=x.fixed)
 
-# %% ../../nbs/truth/12_recipes.ipynb #794339a0
+# %% ../../nbs/truth/12_recipes.ipynb #fedd1e22
 _first = dict(only_gold=True, batch=64) # a first stage shows nothing but the deciding words
 _muon = dict(batch=64, optimiser="muon")
 _unsure = dict(_muon, undecided="neutral")        # a text without its deciding words decides nothing
@@ -111,7 +111,7 @@ def _same_words(x):
     first, second = (sorted(x.words[i] for i in x.gold.tokens if x.part_of[i] == k) for k in (0, 1))
     return first == second
 
-# %% ../../nbs/truth/12_recipes.ipynb #99ede5bc
+# %% ../../nbs/truth/12_recipes.ipynb #96a3bc67
 _symbols = "< > ( ) [ ] , ; : 0 1 2 3 4 5 6 7 8 9" # what an agent may find inserted in its text
 
 def _untrained(name, recipe, seed, texts):
@@ -175,11 +175,11 @@ def main(argv=None) -> int:
         train_embedded(name, a.seed, a.size, folder, lambda line: print(line, flush=True))
     return 0
 
-# %% ../../nbs/truth/12_recipes.ipynb #10c67586
+# %% ../../nbs/truth/12_recipes.ipynb #b516f530
 #| eval: false
 if __name__ == "__main__": sys.exit(main())
 
-# %% ../../nbs/truth/12_recipes.ipynb #bf840688
+# %% ../../nbs/truth/12_recipes.ipynb #e7cd5a13
 _questions = ("label kept with only the true words", "label changed without the true words",
               "label changed without as many random words", "label changed without as many other words")
 

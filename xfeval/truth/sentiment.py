@@ -5,11 +5,11 @@ __all__ = ['strong', 'gradable', 'verdict_nouns', 'deniable', 'verdict_verbs', '
            'aspects', 'on_stage', 'expected', 'against', 'along', 'heroes', 'plots', 'plot_sentences', 'facts_of_film',
            'facts_of_an_evening', 'others', 'controlled_sentiment', 'solve_sentiment']
 
-# %% ../../nbs/truth/06_sentiment.ipynb #fd99bd03
+# %% ../../nbs/truth/06_sentiment.ipynb #f652357c
 from .corpora import corpora
 from .templates import assemble, chance, draw, fill, pick
 
-# %% ../../nbs/truth/06_sentiment.ipynb #b6191b18
+# %% ../../nbs/truth/06_sentiment.ipynb #b9e5e3cf
 strong = dict(
     positive="""wonderful superb brilliant delightful gripping charming hilarious magnificent stunning touching
         captivating excellent""".split(),
@@ -48,7 +48,7 @@ facts_of_an_evening = ["{I} runs for about two hours", "the tickets were sold at
 others = ["my sister", "my neighbour", "the critic of our newspaper", "a friend of mine", "my uncle",
           "the man next to me"]
 
-# %% ../../nbs/truth/06_sentiment.ipynb #58b3af29
+# %% ../../nbs/truth/06_sentiment.ipynb #a04057a6
 _polarities = ["positive", "negative"]
 
 def _opposite(polarity): return "negative" if polarity == "positive" else "positive"
@@ -76,7 +76,7 @@ def _verdict(rng, polarity, form, work):
     felt = _verdict_by_verb(rng, polarity, form, what) if how == "verb" else None
     return felt or f"{what} is {_adjective(rng, polarity, form)}"
 
-# %% ../../nbs/truth/06_sentiment.ipynb #402076ab
+# %% ../../nbs/truth/06_sentiment.ipynb #f471536f
 def _bare(text): return text.replace("|", "")
 def _last_word(text): return text.split()[-1].partition("|")[0]
 
@@ -156,7 +156,7 @@ def controlled_sentiment(rng, lang, split, index, distractors=3):
     review = _with_pronouns(rest[:where] + [verdict] + rest[where:], work)
     return assemble("controlled-sentiment", [[fill(s) for s in review]], label, lang, split, index, reason, form=form)
 
-# %% ../../nbs/truth/06_sentiment.ipynb #ff4de719
+# %% ../../nbs/truth/06_sentiment.ipynb #58214f62
 _polarity = {w: 1 for verb in mild_verbs.items() for w in verb}
 for _words in (strong, gradable, verdict_nouns, verdict_verbs):
     _polarity |= {w: 1 for w in _words["positive"]} | {w: -1 for w in _words["negative"]}

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Sense', 'dictionary', 'read_clauses', 'Claim', 'solve']
 
-# %% ../../nbs/truth/03_solver.ipynb #482f3f97
+# %% ../../nbs/truth/03_solver.ipynb #82d02e9f
 import json
 from functools import lru_cache
 from itertools import product
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..core.text import Instance
 from ..core.utils import bundled, check_choice
 
-# %% ../../nbs/truth/03_solver.ipynb #a8690c6f
+# %% ../../nbs/truth/03_solver.ipynb #cf083d71
 class Sense(NamedTuple):
     "What a word or fixed expression means"
     sort: str      # noun, number, adjective, verb, particle, object, garment, place, time or no
@@ -54,7 +54,7 @@ def _denied(entry, form):
     pairs = [entry] if isinstance(entry, list) else list(entry.values())
     return any(p[1] == form for p in pairs)
 
-# %% ../../nbs/truth/03_solver.ipynb #617785f7
+# %% ../../nbs/truth/03_solver.ipynb #b085f7e3
 def _add_entries(book, lang, section, sort):
     "The forms of all concepts of a section"
     L = _read(lang)
@@ -100,7 +100,7 @@ def dictionary(lang:str, # a language with a lexicon
     _add_negations(book, lang)
     return book
 
-# %% ../../nbs/truth/03_solver.ipynb #58543746
+# %% ../../nbs/truth/03_solver.ipynb #df2abb66
 def _small(word, lang): return ("i" if lang == "tr" and word[0] == "İ" else word[0].lower()) + word[1:]
 
 @lru_cache(None)
@@ -136,7 +136,7 @@ def read_clauses(words,      # the words of one part
         i += n
     return [c for c in clauses if c]
 
-# %% ../../nbs/truth/03_solver.ipynb #0b88229a
+# %% ../../nbs/truth/03_solver.ipynb #4a040ca6
 @lru_cache(None)
 def _atoms(concept):
     "Everything a concept may stand for"
@@ -167,7 +167,7 @@ def _at(*senses):
     "The positions of the words of some senses"
     return frozenset(i for s in senses if s for i in s.words)
 
-# %% ../../nbs/truth/03_solver.ipynb #2643a2ca
+# %% ../../nbs/truth/03_solver.ipynb #29acb825
 def _whole_verb(by):
     "The verb with its particle, if there is one, or the particle that says it all (*ist in Bewegung*)"
     verb = next(iter((*by.get("verb", []), *by.get("particle", []))), None)
@@ -218,7 +218,7 @@ def _claims(senses):
         if predicate and s.sort == "place": main = name, claim
     return claims, by.get("noun", [])
 
-# %% ../../nbs/truth/03_solver.ipynb #d2950d3d
+# %% ../../nbs/truth/03_solver.ipynb #4296e5b5
 def _below(a, b): return a in _read("concepts")["kinds_of"].get(b, ())
 
 def _compare(p, q, contact):
@@ -256,7 +256,7 @@ def _evidence(name, p, q, nouns, roles):
     words = p.words | q.words if roles or _whole(name, p, q) else p.core | q.core
     return words | p.no | q.no | (nouns if roles else frozenset())
 
-# %% ../../nbs/truth/03_solver.ipynb #0de7951a
+# %% ../../nbs/truth/03_solver.ipynb #2bdbdf7e
 def solve(instance, # a premise and a hypothesis
          ) -> tuple: # label and the set of word indices that decide it
     "Label and rationale, from the words alone"

@@ -6,13 +6,13 @@
 __all__ = ['pick', 'draw', 'shuffled', 'chance', 'fill', 'plain', 'written', 'runs', 'linked', 'truth', 'assemble', 'seen',
            'hidden', 'marked']
 
-# %% ../../nbs/truth/04_templates.ipynb #498bfdb5
+# %% ../../nbs/truth/04_templates.ipynb #4f2923d7
 from itertools import product
 
 from ..core.text import Gold, Instance
 from ..core.utils import check_choice
 
-# %% ../../nbs/truth/04_templates.ipynb #fce00c73
+# %% ../../nbs/truth/04_templates.ipynb #99adc637
 def pick(rng,     # a NumPy generator
          options, # a sequence
         ):
@@ -38,7 +38,7 @@ def chance(rng,     # a NumPy generator
     "True with probability `p`"
     return bool(rng.random() < p)
 
-# %% ../../nbs/truth/04_templates.ipynb #ad097396
+# %% ../../nbs/truth/04_templates.ipynb #3bc5764e
 def fill(template:str, # words with `|role` and `{slot}`
          **slots,      # text for each slot, possibly several words
         ) -> list: # (word, role) pairs
@@ -68,7 +68,7 @@ def written(tokens:list, # (word, role) pairs of one sentence
     word, role = out[0]
     return [(word[0].upper()+word[1:], role)] + out[1:]
 
-# %% ../../nbs/truth/04_templates.ipynb #7313b2b9
+# %% ../../nbs/truth/04_templates.ipynb #f90e37a3
 def runs(tokens:list,   # (word, role) pairs of one part
          offset:int=0,  # global index of the first one
         ) -> dict: # role -> list of (start, end), ends inclusive
@@ -124,7 +124,7 @@ def assemble(corpus:str,   # name of the corpus, for the id
     return Instance.from_words(words, label, lang, f"{corpus}-{split}-{index}", gold=truth(flat, fixed, couple),
                                fixed=tuple(fixed), meta=dict(reason=reason, **meta))
 
-# %% ../../nbs/truth/04_templates.ipynb #f061dde8
+# %% ../../nbs/truth/04_templates.ipynb #4793784e
 def seen(instance:Instance, # any instance
          visible,           # word indices that stay
         ) -> tuple: # words per part

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['new_tokenizer', 'new_tiny']
 
-# %% ../../nbs/truth/11_tiny.ipynb #7c3076e0
+# %% ../../nbs/truth/11_tiny.ipynb #957e4b91
 import torch
 from tokenizers import Tokenizer, decoders, models as tkm, normalizers, pre_tokenizers, processors, trainers
 
@@ -11,7 +11,7 @@ from ..core.utils import check_choice
 from ..models.classifier import Classifier
 from ..simulate.init import hush, lively_init, match_init
 
-# %% ../../nbs/truth/11_tiny.ipynb #8989096d
+# %% ../../nbs/truth/11_tiny.ipynb #84fe04d8
 _specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 def _wordpiece(texts, lowercase):
@@ -55,7 +55,7 @@ def new_tokenizer(texts,                # an iterable of texts that the vocabula
     inputs = ["input_ids", *(["token_type_ids"] if types else []), "attention_mask"]
     return PreTrainedTokenizerFast(tokenizer_object=tk, model_max_length=max_length, model_input_names=inputs, **names)
 
-# %% ../../nbs/truth/11_tiny.ipynb #3d376b39
+# %% ../../nbs/truth/11_tiny.ipynb #8be8473e
 def _tiny_config(arch, vocab, n_labels, layers, decoder_layers, width, heads, max_length, dropout):
     "The configuration of a small model"
     import transformers

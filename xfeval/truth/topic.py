@@ -5,11 +5,11 @@ __all__ = ['agents', 'objects', 'topical_verbs', 'figures', 'anyone', 'shared_ve
            'anything', 'cities', 'days', 'calm_headlines', 'open_headlines', 'closings', 'controlled_topic',
            'solve_topic']
 
-# %% ../../nbs/truth/07_topic.ipynb #326a466c
+# %% ../../nbs/truth/07_topic.ipynb #15239f61
 from .corpora import corpora
 from .templates import assemble, chance, draw, fill, pick, plain
 
-# %% ../../nbs/truth/07_topic.ipynb #d9d79a8c
+# %% ../../nbs/truth/07_topic.ipynb #5c5d3798
 def _topical(words): return tuple(f"the {' '.join(w + '|v' for w in x.split())}" for x in words.split(", "))
 def _both_tenses(words): return tuple(tuple(x.split()) for x in words.split(", "))
 
@@ -72,7 +72,7 @@ closings = ( # in this order
     "local radio was the first to report the story", "the story was on the front page of the local paper",
     "many readers wrote letters about it", "more details are expected on {D}")
 
-# %% ../../nbs/truth/07_topic.ipynb #4ac9bbb6
+# %% ../../nbs/truth/07_topic.ipynb #b3fd5069
 def _background(rng):
     "An aside about a person, from any topic"
     who = pick(rng, agents[pick(rng, list(agents))])
@@ -137,7 +137,7 @@ def controlled_topic(rng, lang, split, index, distractors=3):
     return assemble("controlled-topic", [[fill(headline+" ."), fill(lead)] + more], label, lang, split, index, reason,
                     core=core)
 
-# %% ../../nbs/truth/07_topic.ipynb #8cd787d1
+# %% ../../nbs/truth/07_topic.ipynb #6c742aa5
 _topic_of = {}
 for _topic in agents:
     _phrases = (*agents[_topic], *objects[_topic], *(v for tenses in topical_verbs[_topic] for v in tenses))

@@ -4,7 +4,7 @@
 __all__ = ['fonts', 'charmap', 'drawable', 'colour_map', 'caption_of', 'plot_tokens', 'plot_spans', 'plot_pairs', 'curve_table',
            'plot_curves', 'plot_properties', 'plot_metric_table']
 
-# %% ../../nbs/view/02_figures.ipynb #62ffdb6e
+# %% ../../nbs/view/02_figures.ipynb #eb3af993
 import unicodedata
 from functools import lru_cache
 
@@ -16,7 +16,7 @@ from ..core.utils import check_choice
 from .html import control_characters, ink_on, negative, positive, shade, text_direction
 from .text import block_edges, blocks_of, colour_of, scene, size_of
 
-# %% ../../nbs/view/02_figures.ipynb #06e52e86
+# %% ../../nbs/view/02_figures.ipynb #04694d04
 _families = dict(ja=["Noto Sans CJK JP", "Noto Sans JP"], ko=["Noto Sans CJK KR", "Noto Sans KR"],
                  zh=["Noto Sans CJK SC", "Noto Sans SC", "PingFang SC", "Microsoft YaHei", "SimHei",
                      "WenQuanYi Zen Hei"],
@@ -45,7 +45,7 @@ def drawable(text:str, lang:str="en") -> str: # letters without a font become a 
     plain = control_characters.sub("\ufffd", text).replace("\n", " ").replace("\t", " ")
     return "".join(c if known(c) else "\N{WHITE SQUARE}" for c in plain)
 
-# %% ../../nbs/view/02_figures.ipynb #4929dc7e
+# %% ../../nbs/view/02_figures.ipynb #a9287c68
 def colour_map():
     "Blue, white, vermillion"
     from matplotlib.colors import LinearSegmentedColormap
@@ -106,7 +106,7 @@ def _paint(sc, title, lang, ax=None, zoom=.72):
 
 def _titled(ax, title, lang): ax.set_title(drawable(title, lang), fontsize=9, color="#444444", **_words_in(lang))
 
-# %% ../../nbs/view/02_figures.ipynb #04ec02b7
+# %% ../../nbs/view/02_figures.ipynb #bf4d2dac
 def caption_of(ex): return f"{ex.method}, {ex.kind}" + (f", explains {ex.target}" if ex.target is not None else "")
 
 def plot_tokens(ex:Explanation, ax=None, width:float=640): # `width`: where sentences wrap
@@ -123,7 +123,7 @@ def plot_spans(ex:Explanation, k:int|None=8, ax=None, width:float=640, by:str="m
     about = f"{len(sc['links'])} of {len(ex)} items, widest line {sc['scale']:.3g}"
     return _paint(sc, f"{caption_of(ex)} ({about})", lang, ax)
 
-# %% ../../nbs/view/02_figures.ipynb #5c564118
+# %% ../../nbs/view/02_figures.ipynb #da5d4b2b
 # of a cell: top, bottom, left, right
 _borders = (((0, 1), (0, 0)), ((0, 1), (1, 1)), ((0, 0), (0, 1)), ((1, 1), (0, 1)))
 
@@ -153,7 +153,7 @@ def plot_pairs(ex:Explanation,
     _titled(ax, caption_of(ex), lang)
     return ax
 
-# %% ../../nbs/view/02_figures.ipynb #11116104
+# %% ../../nbs/view/02_figures.ipynb #4392507b
 _curve_columns = ["method", "kind", "curve", "instance", "share", "value"]
 
 def curve_table(clf,               # a `Classifier`
@@ -181,7 +181,7 @@ def curve_table(clf,               # a `Classifier`
             rows.append((e.method, e.kind, mode, e.instance.id, float(share), float(value)))
     return pd.DataFrame(rows, columns=_curve_columns)
 
-# %% ../../nbs/view/02_figures.ipynb #0f809656
+# %% ../../nbs/view/02_figures.ipynb #f24f87cc
 _okabe = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#1b1b1b", "#8C6D31"]
 _marks, _dashes = "osD^vPX*", ["-", "--", "-.", ":"]
 _shares = dict(deletion="share of words removed", insertion="share of words inserted")
@@ -231,7 +231,7 @@ def plot_curves(df:pd.DataFrame, # what `curve_table` makes
     axes[-1].legend(fontsize=7.5, frameon=False)
     return axes
 
-# %% ../../nbs/view/02_figures.ipynb #4389233c
+# %% ../../nbs/view/02_figures.ipynb #643c8311
 _kind_names = dict(token="tokens", pair="token pairs", span="span pairs")
 
 def _better(direction_): return {"higher": " ↑", "lower": " ↓"}.get(direction_, "")
@@ -276,7 +276,7 @@ def _bars(df, props, bases, kinds):
     _common_legend(fig, axes[0][0], len(kinds))
     return fig
 
-# %% ../../nbs/view/02_figures.ipynb #1ee4c04d
+# %% ../../nbs/view/02_figures.ipynb #3ea2e86a
 def _stretched(df):
     "A function of property and value: .1 for the worst value in the table, 1 for the best"
     lower, spread = _lower(df), df.groupby("property")["value"].agg(["min", "max"])
@@ -332,7 +332,7 @@ def plot_properties(df:pd.DataFrame,  # kind, base, property, value; low, high, 
     if title: fig.suptitle(title, fontsize=10)
     return fig
 
-# %% ../../nbs/view/02_figures.ipynb #78199b10
+# %% ../../nbs/view/02_figures.ipynb #8685bff6
 def _wrapped(name, width=13):
     "Long metric names in several lines"
     lines = [""]

@@ -6,12 +6,12 @@
 __all__ = ['positive', 'negative', 'strongest', 'control_characters', 'rtl', 'font_stack', 'stylesheet', 'shade', 'contrast',
            'ink_on', 'escaped', 'text_direction', 'html_fragment', 'page']
 
-# %% ../../nbs/view/00_html.ipynb #38d930cd
+# %% ../../nbs/view/00_html.ipynb #8c5c0b0d
 import html, re
 
 import numpy as np
 
-# %% ../../nbs/view/00_html.ipynb #425729bb
+# %% ../../nbs/view/00_html.ipynb #994d6f94
 positive, negative = "#D55E00", "#0072B2"
 strongest = .75 # opacity of the largest score
 
@@ -22,7 +22,7 @@ def shade(score:float, # signed
     if not scale or not score: return "", 0.
     return "p" if score > 0 else "n", round(strongest*min(1., abs(score)/scale), 3)
 
-# %% ../../nbs/view/00_html.ipynb #78dbd1ca
+# %% ../../nbs/view/00_html.ipynb #f66d476c
 def _rgb(colour):
     "0..255, from #rrggbb or three numbers between 0 and 1"
     if isinstance(colour, str): return np.array([int(colour[i:i+2], 16) for i in (1, 3, 5)], float)
@@ -42,7 +42,7 @@ def ink_on(colour) -> str: # black or white
     "The text colour that can be read on `colour`"
     return max(("#000000", "#ffffff"), key=lambda ink: contrast(ink, colour))
 
-# %% ../../nbs/view/00_html.ipynb #7223eeaf
+# %% ../../nbs/view/00_html.ipynb #48d7c8cc
 control_characters = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 rtl = frozenset("ar arc ckb dv fa he iw ps sd ug ur yi".split())
 
@@ -54,7 +54,7 @@ def text_direction(lang:str) -> str: # rtl, or auto: the browser looks at the fi
     "Which way a language is written, as an HTML attribute"
     return "rtl" if lang.split("-")[0].lower() in rtl else "auto"
 
-# %% ../../nbs/view/00_html.ipynb #754597e2
+# %% ../../nbs/view/00_html.ipynb #e2232819
 font_stack = ('"Noto Sans","Segoe UI",system-ui,-apple-system,"Noto Sans Arabic","Noto Sans Hebrew",'
           '"Noto Sans Devanagari","Noto Sans Thai","Noto Sans CJK SC","PingFang SC","Microsoft YaHei",'
           '"DejaVu Sans",sans-serif')
@@ -109,7 +109,7 @@ font-weight:400;white-space:normal}}
 .xf .s0{{stroke:var(--line)}}
 """.strip()
 
-# %% ../../nbs/view/00_html.ipynb #7e448c68
+# %% ../../nbs/view/00_html.ipynb #368375a3
 def html_fragment(body, css=True): return f'<div class="xf">{f"<style>{stylesheet}</style>" if css else ""}{body}</div>'
 
 def page(body:str, # HTML, already escaped

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['pictures']
 
-# %% ../../nbs/view/03_show.ipynb #6ce8151f
+# %% ../../nbs/view/03_show.ipynb #163eb02d
 import io
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from .figures import caption_of, plot_pairs, plot_spans, plot_tokens
 from .html import page
 from .text import arcs_html, heatmap_html, highlight_html, to_svg
 
-# %% ../../nbs/view/03_show.ipynb #d0302742
+# %% ../../nbs/view/03_show.ipynb #7b9954c3
 pictures = ("auto", "highlight", "arcs", "heatmap")
 
 def _choose(ex, how):

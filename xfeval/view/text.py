@@ -4,7 +4,7 @@
 __all__ = ['size_of', 'Word', 'Box', 'Link', 'highlight_html', 'text_width', 'top_items', 'scene', 'colour_of', 'to_svg',
            'arcs_html', 'blocks_of', 'block_edges', 'heatmap_html', 'compare_html', 'parallel_html']
 
-# %% ../../nbs/view/01_text.ipynb #059b980e
+# %% ../../nbs/view/01_text.ipynb #c33dd8ba
 import unicodedata
 from collections import namedtuple
 
@@ -15,7 +15,7 @@ from ..core.text import Instance
 from ..core.utils import check_choice
 from .html import escaped, font_stack, html_fragment, negative, positive, shade, stylesheet, text_direction
 
-# %% ../../nbs/view/01_text.ipynb #4af6f4ad
+# %% ../../nbs/view/01_text.ipynb #d6d77468
 def _text(x, part, scores, scale, title=None):
     "One part as HTML, the words of {word: score} coloured; `title` says what stands in the hover text"
     text, at, out = x.texts[part], 0, []
@@ -58,7 +58,7 @@ def _head(ex, extra=""):
 def _scale(*explanations):
     return float(max((np.abs(e.scores).max(initial=0.) for e in explanations), default=0.))
 
-# %% ../../nbs/view/01_text.ipynb #3ebe32cb
+# %% ../../nbs/view/01_text.ipynb #053ef79f
 def highlight_html(ex:Explanation,
                    scale:float|None=None, # score with the strongest colour; default: the largest of this explanation
                    legend:bool=True,
@@ -72,7 +72,7 @@ def highlight_html(ex:Explanation,
     notes = list(ex.notes) if ex.kind == "token" else ["flattened to words", *ex.notes]
     return html_fragment(body + (_legend(scale, "; ".join(notes)) if legend else ""), css)
 
-# %% ../../nbs/view/01_text.ipynb #4b445b56
+# %% ../../nbs/view/01_text.ipynb #9a162682
 _narrow = frozenset("iljtfrI.,;:'!|()[]{}`´’‘-\"/\\ اأإآلرزدذ")
 _wide = frozenset("mwMW@%&—…سشصض")
 
@@ -98,7 +98,7 @@ def top_items(ex:Explanation,
     if by == "rank": return list(ex)[:k]
     return sorted(((i, s) for i, s in ex if s), key=lambda item: -abs(round(item[1], 6)))[:k]
 
-# %% ../../nbs/view/01_text.ipynb #1059c9f7
+# %% ../../nbs/view/01_text.ipynb #4ca95ca5
 size_of, _pad, _row, _gap = 15, 5, 36, 120 # of letters, around words, of a line, between the two parts; in pixels
 
 Word = namedtuple("Word", "text x y width index")                       # x and y: the middle
@@ -145,7 +145,7 @@ def _lines(x, part, width, measure):
     for run in _against(x, placed, base): _mirror(run, min(o[1] for o in run), max(o[1]+o[3] for o in run))
     return placed, block
 
-# %% ../../nbs/view/01_text.ipynb #12e1f4c8
+# %% ../../nbs/view/01_text.ipynb #c8557701
 def _segments(words, place):
     "(left, top, width) around words, one per line"
     rows = {}
@@ -186,7 +186,7 @@ def _token_boxes(ex, place):
     words = ex.instance.words
     return [Box(*_boxed(place[i], 0), s, f"{words[i]}: {s:+.4f}", False) for i, s in ex]
 
-# %% ../../nbs/view/01_text.ipynb #27fc01f8
+# %% ../../nbs/view/01_text.ipynb #96ee83ec
 def _curve(x0, y0, x1, y1, t):
     "A point of the cubic with vertical ends"
     m, u = (y0+y1)/2, 1-t
@@ -237,7 +237,7 @@ def _links(ex, items, place, band):
         links.append(Link(*ends, s, n+1, f"{n+1}. {' ~ '.join(_sides(ex, item))}: {s:+.4f}", badge))
     return _span_boxes(ex, sides, [s for _, s in items], segments, level), links
 
-# %% ../../nbs/view/01_text.ipynb #f752239c
+# %% ../../nbs/view/01_text.ipynb #b2c293ed
 def _place_words(x, width, measure, gap):
     "{word: (left, top, width)}, the size of the picture and the top of every part"
     blocks = [_lines(x, p, width, measure) for p in range(len(x.sizes))]
@@ -265,7 +265,7 @@ def scene(ex:Explanation,
     largest = max((abs(s) for _, s in items), default=0.)
     return dict(width=wide, height=high, lang=x.lang, scale=largest, links=links, boxes=boxes, words=words)
 
-# %% ../../nbs/view/01_text.ipynb #6c91483f
+# %% ../../nbs/view/01_text.ipynb #124f16a1
 def colour_of(s): return positive if s > 0 else negative if s < 0 else "#c8c8c8"
 def _sign(s): return "p" if s > 0 else "n" if s < 0 else "0"
 def _short(v): return f"{v:.1f}".rstrip("0").rstrip(".")
@@ -320,7 +320,7 @@ def _svg(sc, label, root=""):
     out += map(_svg_badge, sc["links"])
     return "".join(out) + "</svg>"
 
-# %% ../../nbs/view/01_text.ipynb #ac45d378
+# %% ../../nbs/view/01_text.ipynb #590d958e
 def _aria(ex): return f"{ex.method} {ex.kind} explanation of: {' / '.join(ex.instance.texts)}"
 
 def to_svg(ex:Explanation, k:int|None=8, width:float=760, by:str="magnitude") -> str: # a whole SVG document
@@ -346,7 +346,7 @@ def arcs_html(ex:Explanation,
     foot = f'<ol class="items">{listed}</ol>' + _legend(sc["scale"], "; ".join(ex.notes))
     return html_fragment(head + _svg(sc, _aria(ex)) + foot, css)
 
-# %% ../../nbs/view/01_text.ipynb #b070aa0e
+# %% ../../nbs/view/01_text.ipynb #c921d0d5
 def _block(x, community):
     "A community as a boolean matrix, part 1 words x part 2 words"
     c = tuple(community)
@@ -396,7 +396,7 @@ def heatmap_html(ex:Explanation,   # pairs or spans
              f'{columns}</tr></thead><tbody>{rows}</tbody></table>')
     return html_fragment(_head(ex, f"{len(blocks)} communities outlined" if blocks else "") + table + _legend(scale), css)
 
-# %% ../../nbs/view/01_text.ipynb #2e594b5b
+# %% ../../nbs/view/01_text.ipynb #9ec31d24
 def _compare_row(e, k):
     flat = e.flat()
     top = "<br>".join(f'{_item(e, i)} <span class="num mute">{v:+.3f}</span>' for i, v in top_items(e, k))
@@ -421,7 +421,7 @@ def compare_html(explanations,
     table = f'<table class="rows"><thead><tr>{columns}</tr></thead><tbody>{rows}</tbody></table>'
     return html_fragment(head + table + _own_scales, css)
 
-# %% ../../nbs/view/01_text.ipynb #d552b18a
+# %% ../../nbs/view/01_text.ipynb #c470f77e
 def _gold_scores(x): return {w: 1. for w in (x.gold.tokens or ())} if x.gold else {}
 
 def _instance_of(item):

@@ -6,7 +6,7 @@
 __all__ = ['setting', 'gain_table', 'average_ranks', 'rank_tau', 'mean_tau', 'published_ranks', 'tau_against_published',
            'overlap', 'overlap_table', 'headline', 'share_sweep', 'corrupt', 'noise_correlation', 'corruption_study']
 
-# %% ../../../nbs/papers/pruthi2022/rankings.ipynb #229b7b74
+# %% ../../../nbs/papers/pruthi2022/rankings.ipynb #48a69cdb
 import math
 
 import numpy as np
@@ -21,7 +21,7 @@ from ...board.compare import holm
 from ...stats.intervals import crossed_interval
 from ...simulate.students import run_students, select_words
 
-# %% ../../../nbs/papers/pruthi2022/rankings.ipynb #cb4477fd
+# %% ../../../nbs/papers/pruthi2022/rankings.ipynb #6af3bba1
 setting = ["student", "strategy", "n_train"]
 
 def _settings(runs):
@@ -69,7 +69,7 @@ def gain_table(runs:pd.DataFrame,      # what `run_students` returns
         out += rows
     return pd.DataFrame(out)
 
-# %% ../../../nbs/papers/pruthi2022/rankings.ipynb #a7a56882
+# %% ../../../nbs/papers/pruthi2022/rankings.ipynb #09fd6c9f
 def average_ranks(table:pd.DataFrame,  # one row per method, setting and size (further rows are averaged first)
                   value:str="accuracy", by=("student", "strategy"), over:str="n_train",
                   higher:bool=True) -> pd.DataFrame: # methods x settings
@@ -93,7 +93,7 @@ def mean_tau(tau:pd.DataFrame) -> float:
     "Mean over all pairs of different settings"
     return float(tau.to_numpy()[np.triu_indices(len(tau), 1)].mean())
 
-# %% ../../../nbs/papers/pruthi2022/rankings.ipynb #4e564a80
+# %% ../../../nbs/papers/pruthi2022/rankings.ipynb #f7d2c24f
 def _published(name): return pd.read_csv(papers_folder/"pruthi2022"/"published"/f"pruthi2022_{name}.csv", keep_default_na=False)
 
 def published_ranks() -> pd.DataFrame: # methods x settings
@@ -114,7 +114,7 @@ def tau_against_published() -> pd.DataFrame: # one row per pair of settings
     t = t.rename(columns=dict(kendall_tau="printed"))
     return t.assign(agree=(t.printed-t.recomputed).abs() < .0051)
 
-# %% ../../../nbs/papers/pruthi2022/rankings.ipynb #209ac84c
+# %% ../../../nbs/papers/pruthi2022/rankings.ipynb #4da71c0c
 def overlap(a, b) -> float: # two sets of words
     "Words in common, as a share of the first"
     if not a: raise ValueError("an empty set has no overlap")
@@ -130,7 +130,7 @@ def overlap_table(methods:dict,  # {name: per text an explanation, a set of word
     chosen = {m: words(es) for m, es in methods.items()}
     return pd.DataFrame({b: {a: mean(chosen[a], chosen[b]) for a in chosen} for b in chosen})
 
-# %% ../../../nbs/papers/pruthi2022/rankings.ipynb #5ae2d62d
+# %% ../../../nbs/papers/pruthi2022/rankings.ipynb #5f53d4b0
 def headline(runs:pd.DataFrame, level:float=.95, seed:int=0) -> pd.DataFrame: # one row per method
     "Mean gain of each method over everything that was tried"
     per = {m: [] for m in dict.fromkeys(runs.method)}
@@ -146,7 +146,7 @@ def headline(runs:pd.DataFrame, level:float=.95, seed:int=0) -> pd.DataFrame: # 
                          seeds=len(G), n=G.shape[1]))
     return pd.DataFrame(rows).sort_values("gain", ascending=False, kind="stable", ignore_index=True)
 
-# %% ../../../nbs/papers/pruthi2022/rankings.ipynb #98118ef4
+# %% ../../../nbs/papers/pruthi2022/rankings.ipynb #ba8e252f
 def share_sweep(methods, train, dev, test, teacher="gold",
                 shares=(.05, .1, .2, .4),
                 **kw) -> pd.DataFrame: # further arguments of `run_students`
@@ -154,7 +154,7 @@ def share_sweep(methods, train, dev, test, teacher="gold",
     runs = [run_students(methods, train, dev, test, teacher, share=s, **kw) for s in shares]
     return pd.concat(runs, ignore_index=True)
 
-# %% ../../../nbs/papers/pruthi2022/rankings.ipynb #71965759
+# %% ../../../nbs/papers/pruthi2022/rankings.ipynb #7c01ce2d
 def corrupt(words,       # the words that people marked
             p:float,     # probability to unmark each
             x:Instance, seed:int=0) -> frozenset:

@@ -10,7 +10,7 @@ __all__ = ['paper_methods', 'with_steps', 'short_strategy', 'control_names', 'pu
            'config_table', 'share_table', 'whole_against_top', 'human_table', 'qa_paper_table', 'last_words',
            'shown_by_people', 'movie_reviews', 'on_part', 'draw_framework', 'draw_curves']
 
-# %% ../../../nbs/papers/pruthi2022/study.ipynb #2c6d97ef
+# %% ../../../nbs/papers/pruthi2022/study.ipynb #55f9e9c0
 import itertools, math
 
 import numpy as np
@@ -35,7 +35,7 @@ from ...simulate.students import (StudentConfig, block_order, random_words, run_
 from .rankings import average_ranks, gain_table, headline, rank_tau
 import xfeval.truth.templates, xfeval.truth.fever, xfeval.truth.sentiment, xfeval.truth.topic, xfeval.truth.mrc, xfeval.truth.evinf, xfeval.truth.qa
 
-# %% ../../../nbs/papers/pruthi2022/study.ipynb #f2c3b59f
+# %% ../../../nbs/papers/pruthi2022/study.ipynb #341a6d19
 def student_reviews(n:int, seed:int=0, split:str="test",
                     max_words:int=24,       # longer reviews are left out
                     forms=("strong", "degree"), # of the verdict; `negation` is hard without previous knowledge
@@ -63,7 +63,7 @@ def divide(texts, *sizes) -> list: # lists of the given sizes
     cut = np.cumsum((0, *sizes))
     return [list(texts[a:b]) for a, b in zip(cut[:-1], cut[1:])]
 
-# %% ../../../nbs/papers/pruthi2022/study.ipynb #70e9d546
+# %% ../../../nbs/papers/pruthi2022/study.ipynb #1b008cd5
 paper_methods = {"LIME": ("lime_pruthi", {}),
                  "GradNorm": ("grad_norm", {}),
                  "GradXInput": ("input_x_gradient", dict(output="log_prob_top")),
@@ -86,7 +86,7 @@ def teacher_explanations(clf, texts,
         out[m] = explain(clf, texts, name, seed=seed, engine=engine, **options)
     return out
 
-# %% ../../../nbs/papers/pruthi2022/study.ipynb #032b65af
+# %% ../../../nbs/papers/pruthi2022/study.ipynb #7d53fe17
 def _small_berts(recipe, width):
     "Two small transformers in the place of BERT-base and BERT-large"
     for name, n, lr in (("BERT-base", 16, 8e-3), ("BERT-large", 24, 6e-3)):
@@ -122,7 +122,7 @@ def student_grid(explained, # {method: one explanation per training text}
     runs = pd.concat([r for r in runs if len(r)], ignore_index=True)
     return runs.assign(method=[control_names.get(m, m) for m in runs.method])
 
-# %% ../../../nbs/papers/pruthi2022/study.ipynb #0c15a489
+# %% ../../../nbs/papers/pruthi2022/study.ipynb #9b3f0e8d
 published_sizes = dict(attention_regularization=(1000, 2000), multitask=(4000, 8000))
 
 def _gains(runs, **kw):
@@ -166,14 +166,14 @@ def rank_table(table:pd.DataFrame, # what `student_table` returns
         rows += [dict(where, method=m, average_rank=r) for m, r in wide[setting].items() if pd.notna(r)]
     return pd.DataFrame(rows)[["method", *by, "average_rank"]]
 
-# %% ../../../nbs/papers/pruthi2022/study.ipynb #7f375838
+# %% ../../../nbs/papers/pruthi2022/study.ipynb #72eb150f
 def paper_headline(runs:pd.DataFrame, seed:int=0) -> pd.DataFrame: # one row per method, in points
     "One number per method: the mean gain over all students, strategies and sizes, with its interval"
     h = headline(runs.assign(method=runs.method.replace("None", "none")), seed=seed)
     h = h[h.method != "none"].reset_index(drop=True)
     return h.assign(**{c: h[c]*100 for c in ("gain", "low", "high")})
 
-# %% ../../../nbs/papers/pruthi2022/study.ipynb #a2f740a6
+# %% ../../../nbs/papers/pruthi2022/study.ipynb #62796195
 def setting_names(runs:pd.DataFrame) -> pd.Series:
     "Student and strategy in the short form of Table 10"
     return runs.student + "/" + runs.strategy.map(short_strategy)
@@ -188,7 +188,7 @@ def tau_b(a, b): # (methods, draws) -> (draws,)
     with np.errstate(invalid="ignore", divide="ignore"):
         return (A*B).sum((0, 1))/np.sqrt(np.abs(A).sum((0, 1))*np.abs(B).sum((0, 1)))
 
-# %% ../../../nbs/papers/pruthi2022/study.ipynb #4d6cd4c2
+# %% ../../../nbs/papers/pruthi2022/study.ipynb #45fc2ff3
 def _correct(g, methods):
     "(methods, sizes, seeds, texts)"
     def of(runs): return np.stack(runs.sort_values("seed").correct.tolist())
@@ -240,7 +240,7 @@ def tau_table(runs:pd.DataFrame,      # what `student_grid` returns
         rows.append(dict(row_setting=a, col_setting=b, kendall_tau=tau.loc[a, b], low=lo, high=hi, n=n))
     return pd.DataFrame(rows)
 
-# %% ../../../nbs/papers/pruthi2022/study.ipynb #5cde88a3
+# %% ../../../nbs/papers/pruthi2022/study.ipynb #7bcdece5
 _same_strategy = dict(AR="students_attention_regularization", MTL="students_multitask")
 
 def _comparison(a, b):
@@ -260,7 +260,7 @@ def mean_taus(table:pd.DataFrame) -> pd.DataFrame: # what `tau_table` returns ->
         rows += [dict(comparison=c, **pair) for c in _comparison(r.row_setting, r.col_setting)]
     return pd.DataFrame(rows)
 
-# %% ../../../nbs/papers/pruthi2022/study.ipynb #c778f510
+# %% ../../../nbs/papers/pruthi2022/study.ipynb #ec549d68
 def control_explanations(texts,
                          labels, # class name of each text
                          order,  # all class names
@@ -294,7 +294,7 @@ def erasure_table(scores:pd.DataFrame, # what `erasure_scores` returns
     lower_is_better = t.value*np.where(t.metric == "sufficiency", 1, -1)
     return t.assign(rank=lower_is_better.round(9).groupby(t.metric).rank())
 
-# %% ../../../nbs/papers/pruthi2022/study.ipynb #c69f8b2d
+# %% ../../../nbs/papers/pruthi2022/study.ipynb #12e8ee83
 def small_configs(shrink:int=16, epochs:int=10,
                   faster:float|None=None, # factor on learning rates; default 4 for shrunken students
                  ) -> list: # of `StudentConfig`
@@ -335,7 +335,7 @@ def whole_against_top(whole:pd.DataFrame, top:pd.DataFrame, # rows of `run_stude
                          p=p, seeds=len(A), n=A.shape[1]))
     return pd.DataFrame(rows)
 
-# %% ../../../nbs/papers/pruthi2022/study.ipynb #651c9456
+# %% ../../../nbs/papers/pruthi2022/study.ipynb #294d9673
 human_sizes = (600, 900, 1200)
 strategy_names = dict(none="none", multitask="multitask learning", attention_regularization="attention regularization",
                       attention_alignment="attention alignment loss")
@@ -363,7 +363,7 @@ def qa_paper_table(table:pd.DataFrame, # what `qa_table` returns
     t = table.assign(learning_strategy=named, texts=table.n_train, n_train=published, task=task)
     return t.rename(columns=dict(f1="f1_percent"))
 
-# %% ../../../nbs/papers/pruthi2022/study.ipynb #00aa6dda
+# %% ../../../nbs/papers/pruthi2022/study.ipynb #8baec662
 def last_words(x:Instance, n:int=120) -> Instance:
     "The last `n` words of a text with one part, with its label and the human marks that are left"
     if len(x.parts) != 1: raise ValueError(f"only texts with one part can be cut, {x.id!r} has {len(x.parts)}")
@@ -393,7 +393,7 @@ def on_part(runs:pd.DataFrame, part:slice) -> pd.DataFrame:
     c = [r[part] for r in runs.correct]
     return runs.assign(correct=c, accuracy=[x.mean() for x in c])
 
-# %% ../../../nbs/papers/pruthi2022/study.ipynb #5c581d35
+# %% ../../../nbs/papers/pruthi2022/study.ipynb #64a74d5a
 def _box(ax, x, y, w, h, text, face):
     ax.annotate(text, (x+w/2, y+h/2), ha="center", va="center", fontsize=9.5)
     ax.add_patch(FancyBboxPatch((x, y), w, h, boxstyle="round,pad=.05", fc=face, ec="#444", lw=1, zorder=0))
@@ -424,7 +424,7 @@ def draw_framework(ax):
     ax.axvline(7.15, .08, .98, color="#bbb", ls=":")
     return ax
 
-# %% ../../../nbs/papers/pruthi2022/study.ipynb #62360a5e
+# %% ../../../nbs/papers/pruthi2022/study.ipynb #486533ca
 plt_colours = ("#555555", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 
 def _curve(ax, h, x, y, shift, label, colour):

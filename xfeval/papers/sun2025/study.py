@@ -8,7 +8,7 @@ __all__ = ['types', 'bases', 'keys', 'faithful', 'agreement_tables', 'Cell', 'st
            'model_f1', 'study_sizes', 'properties_table', 'tradeoff_tables', 'complexity_random_table', 'claim_tables',
            'stacked', 'win_counts', 'lower_half', 'plot_faithfulness', 'plot_overview']
 
-# %% ../../../nbs/papers/sun2025/study.ipynb #ca1d63b8
+# %% ../../../nbs/papers/sun2025/study.ipynb #a822cd35
 import json, re, warnings
 from dataclasses import dataclass
 from itertools import product
@@ -26,7 +26,7 @@ from ...board.summarise import summarise
 from ...models.store import list_models, load_model
 from ...simulate.agents import macro_f1
 
-# %% ../../../nbs/papers/sun2025/study.ipynb #db987739
+# %% ../../../nbs/papers/sun2025/study.ipynb #39e14d96
 types = {"span": "SpanIntEx", "pair": "TokenIntEx", "token": "TokenEx"}
 bases = {"shapley": "Shapley", "attention": "Attention", "integrated_gradients": "IG"}
 keys = ["dataset", "model", "explanation_type", "base"]
@@ -61,7 +61,7 @@ class Cell:
             out += explain(self.clf, self.data, "random", list(types), seed=self.seed+d, engine=self.engine)
         return out
 
-# %% ../../../nbs/papers/sun2025/study.ipynb #e2177ec0
+# %% ../../../nbs/papers/sun2025/study.ipynb #37019e91
 def _block_file(store, clf, block, seed, options):
     if store is None: return None
     code = code_of("models", "engine", "explainers")
@@ -112,7 +112,7 @@ def study_cell(dataset:str,            # the paper's name of the data set
     for i in range(0, len(data), block): raw += _block_scores(clf, engine, data[i:i+block], seed, options, store)
     return Cell(dataset, model, source, clf, engine, list(data), raw, seed)
 
-# %% ../../../nbs/papers/sun2025/study.ipynb #51d33a0e
+# %% ../../../nbs/papers/sun2025/study.ipynb #d8eef0f9
 def _lack(source, name, hub): # why a cell cannot be run; "" if it can
     if name not in list_models() and not Path(name).is_dir() and not (hub and not name.startswith("models/")):
         return f"no model {name!r} ships"
@@ -136,7 +136,7 @@ def study_cells(cells,       # [data set, model] of the paper and [data set, mod
             missing.append((dict(dataset=d, model=m), f"no {m} for {d} in this profile"))
     return made, missing
 
-# %% ../../../nbs/papers/sun2025/study.ipynb #a8420aae
+# %% ../../../nbs/papers/sun2025/study.ipynb #70807fea
 _own = dict(SNLI=("snli", "esnli", "spanex-snli"), FEVER=("fever", "spanex-fever"),
             BERT=("bert-base",), BART=("bart-base",))
 
@@ -167,7 +167,7 @@ def stand_ins(cells,          # as for `study_cells`
     said = "; ".join(f"{name} on {source} for {m} on {d}" for d, m, source, name in others)
     return f". Ours: {said}" if said else ""
 
-# %% ../../../nbs/papers/sun2025/study.ipynb #000cc6f7
+# %% ../../../nbs/papers/sun2025/study.ipynb #7bc852aa
 faithful = (("unified_comprehensiveness", {}), ("unified_sufficiency", {}))
 
 def measure(cell:Cell,
@@ -196,7 +196,7 @@ def measure_all(cells,
     frames = [measure(c, metrics, c.explanations(span) + c.random(draws), reference) for c in cells]
     return pd.concat(frames, ignore_index=True)
 
-# %% ../../../nbs/papers/sun2025/study.ipynb #847e0c5b
+# %% ../../../nbs/papers/sun2025/study.ipynb #0626ac08
 _columns = ("dataset", "model", "metric", "level", "explanation_type", "base")
 
 def _means(df, by, value, seed): # means with intervals, in the columns of the published tables
@@ -229,7 +229,7 @@ def complexity_table(df, seed:int=0) -> pd.DataFrame: # the columns of Tables 11
         out.append(_means(bound.assign(base=name), keys, "entropy_nats", seed))
     return pd.concat(out, ignore_index=True)
 
-# %% ../../../nbs/papers/sun2025/study.ipynb #1c05e62d
+# %% ../../../nbs/papers/sun2025/study.ipynb #b9624456
 def _f1_row(cell, name, data, rng, resamples): # macro F1 in percent with its bootstrap interval
     y, p = np.array([cell.clf.index(x.label) for x in data]), cell.clf.predict(data).argmax(1)
     again = [100*macro_f1(y[i], p[i]) for i in rng.integers(0, len(y), (resamples, len(y)))]
@@ -267,7 +267,7 @@ def study_sizes(cells) -> pd.DataFrame: # the columns of Table 1
     t.insert(2, "split", "test")
     return t
 
-# %% ../../../nbs/papers/sun2025/study.ipynb #8290a860
+# %% ../../../nbs/papers/sun2025/study.ipynb #10a451ba
 def _property(t, value, name): # the rows of one property
     return t[keys].assign(property=name, value=value.to_numpy())
 
@@ -303,7 +303,7 @@ def complexity_random_table(complexity) -> pd.DataFrame:
     columns = ["dataset", "model", "base", "entropy_nats", "low", "high"]
     return complexity[pairs | (complexity.base == "Random")][columns]
 
-# %% ../../../nbs/papers/sun2025/study.ipynb #0a3abd6b
+# %% ../../../nbs/papers/sun2025/study.ipynb #9ae463ff
 agreement_tables = {"table03": ("SNLI", "BERT"), "table04": ("FEVER", "BERT"),
                     "table05": ("SNLI", "BART"), "table06": ("FEVER", "BART")}
 _faith_figures = {"figure03": "BERT", "figure04": "BART"}
@@ -346,7 +346,7 @@ def win_counts(t,
         if len(top) == 1: won[top.index[0]] += 1
     return pd.DataFrame([dict(explanation_type=k, wins=v, cells=cells) for k, v in won.items()])
 
-# %% ../../../nbs/papers/sun2025/study.ipynb #332ba0ec
+# %% ../../../nbs/papers/sun2025/study.ipynb #b2e5bfee
 _layer = re.compile(r"(decoder\.layers|encoder\.layer|transformer\.h|transformer\.layer)\.(\d+)\.")
 
 def _layer_number(weight): # of the layer that a weight belongs to; -1 for embeddings and read-outs
@@ -370,7 +370,7 @@ def lower_half(clf, seed:int=0):
     c.name = f"{clf.name}, lower half, seed {seed}"
     return c
 
-# %% ../../../nbs/papers/sun2025/study.ipynb #b5c848d8
+# %% ../../../nbs/papers/sun2025/study.ipynb #20f99cb4
 def _colours():
     import seaborn as sns
     return dict(zip(types.values(), sns.color_palette("colorblind")))
@@ -406,7 +406,7 @@ def plot_faithfulness(t, # rows of `faithfulness_table` of one model, best after
     fig.tight_layout()
     return fig
 
-# %% ../../../nbs/papers/sun2025/study.ipynb #2f98d1b2
+# %% ../../../nbs/papers/sun2025/study.ipynb #9aad6e50
 _properties = ("comprehensiveness", "sufficiency", "agreement", "simulatability", "simplicity")
 
 def _dots(ax, t, names, colours): # one panel: the mean over the bases as a line, every base as a small point

@@ -6,7 +6,7 @@ __all__ = ['families', 'cell_rows', 'cell_outputs', 'null_models', 'cell', 'read
            'shuffle_links', 'null_rho', 'spoil_links', 'aligner_effect', 'steps_table', 'chosen_steps', 'separation',
            'plot_projection', 'plot_cells']
 
-# %% ../../../nbs/papers/zaman2022/study.ipynb #371f0506
+# %% ../../../nbs/papers/zaman2022/study.ipynb #2922616e
 import math
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ from ...explainers.explain import explain, target_indices
 from ...explainers.gradients import integrated_gradients
 from ...metrics.base import average_precision
 
-# %% ../../../nbs/papers/zaman2022/study.ipynb #91f0022a
+# %% ../../../nbs/papers/zaman2022/study.ipynb #7a2f5f3f
 families = dict(gradient=("InputXGradient", "Saliency", "GuidedBackprop", "IntegratedGradients"),
                 perturbation=("LIME", "Occlusion", "ShapleyValueSampling"),
                 activation=("Activation",))
@@ -64,7 +64,7 @@ def best_cells(t:pd.DataFrame, # a table with method, aggregation and `by`
         rows.append(dict(zip(by, key), best="; ".join(names), value=float(top[value].iloc[0])))
     return pd.DataFrame(rows)
 
-# %% ../../../nbs/papers/zaman2022/study.ipynb #575b731d
+# %% ../../../nbs/papers/zaman2022/study.ipynb #eaf30034
 def _steps_of(steps, aggregation, output):
     "Steps of integrated gradients in one cell"
     if not isinstance(steps, Mapping): return int(steps)
@@ -128,7 +128,7 @@ def attribute_cells(clf,
             found.setdefault(e.method, []).append(e)
     return [e for es in found.values() for e in es]
 
-# %% ../../../nbs/papers/zaman2022/study.ipynb #c0c69ca6
+# %% ../../../nbs/papers/zaman2022/study.ipynb #1475a2b7
 def truth_explanations(instances, method:str="truth") -> list:
     "The gold words of each instance as an explanation; instances without gold words get a constant one"
     out = []
@@ -143,7 +143,7 @@ def random_explanations(instances, method:str="random", seed:int=0) -> list:
     def scores(x): return np.random.default_rng(seed_for(seed, x.id, x.lang, method)).standard_normal(x.n_words)
     return [Explanation.from_scores(x, scores(x), method=method) for x in instances]
 
-# %% ../../../nbs/papers/zaman2022/study.ipynb #d38c9997
+# %% ../../../nbs/papers/zaman2022/study.ipynb #23eb4325
 def link_table(data:Mapping,       # {lang: instances} with "en"
                aligner:str="gold",
                joint:bool=True,    # align the concatenation of the parts, or part by part
@@ -179,7 +179,7 @@ def cross_lingual_faithfulness(clf,
     only = same_predictions(clf, data, engine) if same_prediction else None
     return cross_lingual(english, other, links, joint, unlinked, only)
 
-# %% ../../../nbs/papers/zaman2022/study.ipynb #4ad69714
+# %% ../../../nbs/papers/zaman2022/study.ipynb #80dae702
 null_models = ("shuffled links", "shuffled partners", "random scores")
 
 def shuffle_links(links,
@@ -223,7 +223,7 @@ def null_rho(english,                   # explanations
         frames.append(cross_lingual(english, es, used, **options).assign(null=null, draw=draw))
     return pd.concat(frames, ignore_index=True)
 
-# %% ../../../nbs/papers/zaman2022/study.ipynb #4b1382f2
+# %% ../../../nbs/papers/zaman2022/study.ipynb #4d5f8090
 def spoil_links(links,
                 share:float, # of links that get a random partner
                 m:int,       # words of the translation
@@ -256,7 +256,7 @@ def aligner_effect(english,        # explanations
                              change=g.change.mean(), absolute_change=g.change.abs().mean(), n=r.n, skipped=r.skipped))
     return pd.DataFrame(rows)
 
-# %% ../../../nbs/papers/zaman2022/study.ipynb #38b885c7
+# %% ../../../nbs/papers/zaman2022/study.ipynb #04cfa321
 def _mean_ap(explanations):
     "Mean average precision against gold words, over the explanations whose instance has some"
     ap = []
@@ -313,7 +313,7 @@ def chosen_steps(table:pd.DataFrame, by:str="rho") -> dict: # {(aggregation, out
     t = table[table[f"chosen_by_{check_choice(by, ('rho', 'map'), 'criterion')}"]]
     return {(r.aggregation, r.output): int(r.steps) for r in t.itertuples()}
 
-# %% ../../../nbs/papers/zaman2022/study.ipynb #7d677bea
+# %% ../../../nbs/papers/zaman2022/study.ipynb #ab0f8db0
 def separation(df:pd.DataFrame, # tidy rows: metric, method, instance, value; rows of one instance are averaged
                level:float=.05,
                test:str="wilcoxon",
@@ -333,7 +333,7 @@ def separation(df:pd.DataFrame, # tidy rows: metric, method, instance, value; ro
                          told_apart=float((tests.p_holm < level).mean()), pairs=len(tests), n=int(n.max())))
     return pd.DataFrame(rows)
 
-# %% ../../../nbs/papers/zaman2022/study.ipynb #6d69ba07
+# %% ../../../nbs/papers/zaman2022/study.ipynb #7b9947c8
 def _column(ax, x, words, scores, side, colour):
     "Words under each other, the darker the larger their score"
     from xfeval.view.figures import fonts
@@ -379,7 +379,7 @@ def plot_projection(en:Explanation, other:Explanation, links=None, title:str="")
     fig.suptitle(f"{title or en.method}: " + (f"ρ = {r:.2f}" if np.isfinite(r) else r.note), fontsize=10)
     return fig
 
-# %% ../../../nbs/papers/zaman2022/study.ipynb #47657877
+# %% ../../../nbs/papers/zaman2022/study.ipynb #b9b34558
 _bars = {("mean", "top_prediction"): ("#56B4E9", ""), ("mean", "loss"): ("#0072B2", "///"),
          ("L2", "top_prediction"): ("#E69F00", ""), ("L2", "loss"): ("#D55E00", "///"),
          ("", "top_prediction"): ("#999999", ""), ("", "loss"): ("#555555", "///")}
