@@ -11,7 +11,7 @@ from xfeval.truth.corpora import corpora, generate
 from xfeval.truth.inference import held_out, nli_labels
 from xfeval.core.text import Instance
 from xfeval.truth.grammar import Clause, clause_words, languages, lexicon, text_words
-from xfeval.truth.solver import solve
+from solvers.inference import solve
 
 others = [l for l in languages if l != "en"]
 

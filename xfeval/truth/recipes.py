@@ -21,7 +21,9 @@ from ..models.classifier import Classifier
 from ..models.store import load_model
 from .tiny import new_tiny
 from ..simulate.fit import accuracy, fit
-from .evinf import effects
+from .templates import word_lists
+
+_evinf_lists = word_lists("evinf")
 
 # %% ../../nbs/truth/12_recipes.ipynb #46d5e9e6
 def only_gold(x:Instance) -> Instance|None: # None where one part has no gold word
@@ -82,7 +84,7 @@ recipes = {
         dict(_muon, n=40_000, lr=4e-3, options=dict(distractors=1)),
         dict(_muon, n=24_000, lr=3e-3, batch=48, options=dict(distractors=5)),
         dict(_muon, n=24_000, lr=3e-3, batch=32))),
-    "tiny-bert-evinf": dict(_document, corpus="controlled-evinf", labels=effects),
+    "tiny-bert-evinf": dict(_document, corpus="controlled-evinf", labels=_evinf_lists.effects),
     "tiny-mbert-xnli": dict(_xnli, arch="bert"),
 }
 
