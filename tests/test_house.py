@@ -89,3 +89,10 @@ def test_every_module_has_its_notebook_in_the_same_folder():
             notebook = (path.parent/source).resolve()
             assert notebook.parent == ROOT/"nbs"/Path(*name.split(".")[:-1]), name
             assert re.fullmatch(rf"(\d+_)?{name.split('.')[-1]}", notebook.stem), name
+
+
+def test_every_package_is_in_the_wheel():
+    import tomllib
+    listed = tomllib.loads((ROOT/"pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    found = {".".join(p.parent.relative_to(ROOT).parts) for p in (ROOT/"xfeval").rglob("__init__.py")}
+    assert set(listed) == found | {"xfeval_data"}

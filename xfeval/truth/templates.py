@@ -4,24 +4,28 @@
 
 # %% auto #0
 __all__ = ['word_lists', 'pick', 'draw', 'shuffled', 'chance', 'fill', 'plain', 'written', 'marked_runs', 'linked', 'truth',
-           'assemble', 'seen', 'hidden', 'marked']
+           'assemble', 'seen', 'hidden', 'marked', 'table', 'summary']
 
 # %% ../../nbs/truth/04_templates.ipynb #4f2923d7
 import json
+from collections import Counter
 from functools import lru_cache
 from itertools import product
 from types import SimpleNamespace
 
+import numpy as np
+import pandas as pd
+
 from ..core.text import Gold, Instance
 from ..core.utils import bundled, check_choice
 
-# %% ../../nbs/truth/04_templates.ipynb #cd47ad70
+# %% ../../nbs/truth/04_templates.ipynb #05a3fce7
 @lru_cache(None)
 def word_lists(corpus:str): # a namespace: one list, or dictionary of lists, per name
     "The words and templates of a corpus, from its file in `data/controlled`"
     return SimpleNamespace(**json.loads(bundled("controlled", f"{corpus}.json").read_text(encoding="utf-8")))
 
-# %% ../../nbs/truth/04_templates.ipynb #9583b223
+# %% ../../nbs/truth/04_templates.ipynb #a13e8a84
 def pick(rng,     # a NumPy generator
          options, # a sequence
         ):
@@ -41,14 +45,14 @@ def shuffled(rng,     # a NumPy generator
     "All of `options` in random order"
     return draw(rng, options, len(options))
 
-# %% ../../nbs/truth/04_templates.ipynb #db7a95ae
+# %% ../../nbs/truth/04_templates.ipynb #32c9e429
 def chance(rng,     # a NumPy generator
            p:float, # probability
           ) -> bool:
     "True with probability `p`"
     return bool(rng.random() < p)
 
-# %% ../../nbs/truth/04_templates.ipynb #57d45dd1
+# %% ../../nbs/truth/04_templates.ipynb #d47820c7
 def fill(template:str, # words with `|role` and `{slot}`
          **slots,      # text for each slot, possibly several words
         ) -> list: # (word, role) pairs
@@ -69,7 +73,7 @@ def plain(tokens:list, # (word, role) pairs
     "The same words, none of them marked"
     return [(w, "") for w, _ in tokens]
 
-# %% ../../nbs/truth/04_templates.ipynb #11c18149
+# %% ../../nbs/truth/04_templates.ipynb #fc57f723
 def written(tokens:list, # (word, role) pairs of one sentence
            ) -> list:
     "A sentence as it is written: capital letter, `an` before a vowel"
@@ -79,7 +83,7 @@ def written(tokens:list, # (word, role) pairs of one sentence
     word, role = out[0]
     return [(word[0].upper()+word[1:], role)] + out[1:]
 
-# %% ../../nbs/truth/04_templates.ipynb #021294a4
+# %% ../../nbs/truth/04_templates.ipynb #7d67a057
 def marked_runs(tokens:list,   # (word, role) pairs of one part
          offset:int=0,  # global index of the first one
         ) -> dict: # role -> list of (start, end), ends inclusive
@@ -100,7 +104,7 @@ def linked(words,  # all words of the instance
     if [words[i].lower() for i in ia] == [words[j].lower() for j in ib]: return set(zip(ia, ib))
     return {(i, j) for i in ia for j in ib}
 
-# %% ../../nbs/truth/04_templates.ipynb #fb785a4c
+# %% ../../nbs/truth/04_templates.ipynb #c70c15bb
 def truth(parts:list,    # per part, (word, role) pairs
           fixed=(),      # parts that are never explained
           couple=None,   # roles that interact; all shared ones by default
@@ -118,7 +122,7 @@ def truth(parts:list,    # per part, (word, role) pairs
     words = [w for part in parts for w, _ in part]
     return Gold(tokens, set().union(*(linked(words, a, b) for a, b in spans)), spans)
 
-# %% ../../nbs/truth/04_templates.ipynb #6ca2d5a0
+# %% ../../nbs/truth/04_templates.ipynb #0c74b2a5
 def assemble(corpus:str,   # name of the corpus, for the id
              parts,        # per part, a list of sentences of (word, role) pairs
              label,        # class name
@@ -137,7 +141,7 @@ def assemble(corpus:str,   # name of the corpus, for the id
     return Instance.from_words(words, label, lang, f"{corpus}-{split}-{index}", gold=truth(flat, fixed, couple),
                                fixed=tuple(fixed), meta=dict(reason=reason, **meta))
 
-# %% ../../nbs/truth/04_templates.ipynb #46f0ac67
+# %% ../../nbs/truth/04_templates.ipynb #8f425e5a
 def seen(instance:Instance, # any instance
          visible,           # word indices that stay
         ) -> tuple: # words per part
@@ -154,7 +158,7 @@ def hidden(instance:Instance, # any instance
     "The parts with the rationale masked"
     return seen(instance, set(range(instance.n_words)) - instance.gold.tokens)
 
-# %% ../../nbs/truth/04_templates.ipynb #55fbb2c3
+# %% ../../nbs/truth/04_templates.ipynb #b3dd43dc
 def marked(instance:Instance, # any instance
           ) -> str:
     "The text with the words of the rationale in brackets"
@@ -163,3 +167,24 @@ def marked(instance:Instance, # any instance
         parts.append(" ".join(f"[{w}]" if j in instance.gold.tokens else w for j, w in enumerate(part, i)))
         i += len(part)
     return " || ".join(parts)
+
+# %% ../../nbs/truth/04_templates.ipynb #db088b83
+def table(instances):
+    "The texts of instances as a table, with the rationale in brackets"
+    rows = []
+    for x in instances:
+        parts = {f"part {k}": t for k, t in enumerate(marked(x).split(" || "), 1)}
+        rows.append(dict(label=x.label, reason=x.meta["reason"], **parts))
+    left = dict(selector="td", props="text-align:left; vertical-align:top; white-space:normal")
+    return pd.DataFrame(rows).style.hide().set_table_styles([left])
+
+# %% ../../nbs/truth/04_templates.ipynb #3d62ca31
+def summary(instances):
+    "Labels, kinds of reason, lengths and vocabulary of a corpus"
+    sizes = np.array([x.sizes for x in instances])
+    reasons = Counter(x.meta["reason"] for x in instances)
+    facts = dict(labels=dict(Counter(x.label for x in instances)), reasons=dict(reasons.most_common()),
+                words=[f"{a}-{b} (mean {m:.1f})" for a, b, m in zip(sizes.min(0), sizes.max(0), sizes.mean(0))],
+                gold_words=f"{np.mean([len(x.gold.tokens) for x in instances]):.1f}",
+                vocabulary=len({w.lower() for x in instances for w in x.words}))
+    return pd.Series(facts).to_frame("value").style
