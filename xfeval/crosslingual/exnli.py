@@ -219,19 +219,13 @@ def _write(out, files):
     return out
 
 # %% ../../nbs/crosslingual/06_exnli.ipynb #ef79a9fd
-_hub_licences = {"CC BY 4.0": "cc-by-4.0", "CC BY-NC 4.0": "cc-by-nc-4.0", "Apache-2.0": "apache-2.0", "MIT": "mit"}
-
-def _licence(name):
-    "The licence of a source"
-    if name == "demo-xnli": return "CC BY 4.0"
-    return datasets.info(name).get("licence", "that of your data") if name in datasets else "that of your data"
-
 def _files(name, made, **facts):
     "Names and contents of all files of an export"
     source = f"{name} ({_splits[name]})" if name in _splits else name
+    licence = datasets.info(name)["licence"] if name in _splits else "that of your data"
     card = _templates().get_template("exnli_card.md").render(
-        name=name, source=source, langs=list(made), licence=_licence(name), counts=count_highlights(made),
-        hub_licence=_hub_licences.get(_licence(name), "other"), **facts)
+        name=name, source=source, langs=list(made), licence=licence, counts=count_highlights(made),
+        hub_licence=licence.lower().replace(" ", "-") if name in _splits else "other", **facts)
     about = (f"{facts['method']} on English with {facts['clf'].name}, "
              f"carried over links of the {facts['aligner']} aligner.")
     return {"README.md": card, "viewer.html": exnli_html(made, f"Highlights on {name}", about), **_row_files(made)}

@@ -8,13 +8,16 @@ __all__ = ['agreement_settings', 'symmetrizations', 'statistical_models', 'roman
 
 # %% ../../nbs/crosslingual/01_statistical.ipynb #40877a26
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
-from itertools import product
+from itertools import product, zip_longest
 
 import numpy as np
+import pandas as pd
 import regex
 from scipy import sparse
+from sklearn.feature_extraction import DictVectorizer
 
 from ..core.utils import check_choice
 from .links import aligners, checked_pairs, set_of_links
@@ -44,52 +47,32 @@ def romanize(word:str) -> str: # lower-case, without accents, Latin letters as f
     return "".join(map(_roman, plain)) or word
 
 # %% ../../nbs/crosslingual/01_statistical.ipynb #57533687
-def _letter_groups(words, seen, sizes=(2, 3, 4)):
-    "A row of counts per word: its letter groups, numbered in `seen` across both languages"
-    rows, cols = [], []
-    for k, word in enumerate(words):
-        marked = f"<{romanize(word)}>"
-        groups = [marked[i:i+n] for n in sizes for i in range(len(marked)-n+1)]
-        rows += [k]*len(groups)
-        cols += [seen.setdefault(g, len(seen)) for g in groups]
-    return rows, cols
+def _letter_groups(word, sizes=(2, 3, 4)):
+    "How often each group of letters occurs in a word"
+    marked = f"<{romanize(word)}>"
+    return Counter(marked[i:i+n] for n in sizes for i in range(len(marked)-n+1))
 
-def _unit_rows(rows_cols, shape):
-    "Counts as a sparse matrix whose rows have length 1"
-    M = sparse.csr_matrix((np.ones(len(rows_cols[0])), rows_cols), shape=shape)
-    length = np.sqrt(np.maximum(np.asarray(M.multiply(M).sum(1)).ravel(), 1e-12))
-    return sparse.diags(1/length) @ M
-
-# %% ../../nbs/crosslingual/01_statistical.ipynb #f332d29f
 def char_similarity(source, target, # words
                     a, b,           # which to compare: source[a[k]] with target[b[k]]
                    ) -> np.ndarray: # in [0, 1]
     "How alike words look: cosine of their romanised letter groups"
-    seen = {}
-    groups_a, groups_b = _letter_groups(source, seen), _letter_groups(target, seen)
-    A, B = _unit_rows(groups_a, (len(source), len(seen))), _unit_rows(groups_b, (len(target), len(seen)))
-    out, chunk = np.zeros(len(a)), 100_000
+    M = DictVectorizer(sort=False).fit_transform(map(_letter_groups, [*source, *target]))
+    M = sparse.diags(1/np.sqrt(np.asarray(M.multiply(M).sum(1)).ravel())) @ M
+    out, b, chunk = np.zeros(len(a)), np.asarray(b)+len(source), 100_000
     for k in range(0, len(a), chunk):
         some = slice(k, k+chunk)
-        out[some] = np.asarray(A[a[some]].multiply(B[b[some]]).sum(1)).ravel()
+        out[some] = np.asarray(M[a[some]].multiply(M[b[some]]).sum(1)).ravel()
     return out
 
 # %% ../../nbs/crosslingual/01_statistical.ipynb #dfdd2a0c
-def _ids(words):
-    "A number for each word, and the distinct words in the order of their numbers"
-    seen = {}
-    return np.array([seen.setdefault(w, len(seen)) for w in words], int), list(seen)
-
 def _numbered(sentences):
     "Sentences as arrays of word numbers, case ignored, and the vocabulary"
-    flat, words = _ids([w.lower() for s in sentences for w in s])
-    return np.split(flat, np.cumsum([len(s) for s in sentences])[:-1]), words
+    flat, words = pd.factorize(np.array([w.lower() for s in sentences for w in s], object))
+    return np.split(flat, np.cumsum([len(s) for s in sentences])[:-1]), list(words)
 
 def _padded(rows):
     "Rows of different length as one array, -1 where there is no word"
-    out = np.full((len(rows), max(map(len, rows))), -1)
-    for k, r in enumerate(rows): out[k, :len(r)] = r
-    return out
+    return np.ascontiguousarray(np.array(list(zip_longest(*rows, fillvalue=-1))).T)
 
 # %% ../../nbs/crosslingual/01_statistical.ipynb #5d43cbcf
 class _Batch:
@@ -143,7 +126,8 @@ class ParallelText:
         self.cells = np.split(self.cell, np.cumsum([len(c) for c in codes])[:-1])
     def _number_stem_pairs(self, prefix):
         "`stem_pair` is the stem pair of each word pair, `stem_of_pair` the two stems of each stem pair"
-        self.stems = [_ids([romanize(w)[:prefix] for w in words])[0] for words in (self.source, self.target)]
+        self.stems = [pd.factorize(np.array([romanize(w)[:prefix] for w in words], object))[0]
+                      for words in (self.source, self.target)]
         width = self.stems[1].max()+1
         codes = self.stems[0][self.a]*width + self.stems[1][self.b]
         stem_pair, self.stem_pair = np.unique(codes, return_inverse=True)
@@ -360,22 +344,24 @@ def join_letters(sentences, # lists of words
 # %% ../../nbs/crosslingual/01_statistical.ipynb #179aee3b
 statistical_models = ("agreement", "fast_align", "hmm")
 
-def _thot_links(pairs, text, model, rounds):
-    "Links of one direction by a model of sil-thot, trained on `text`"
+def _peer_links(pairs, extra, model, symmetrization, rounds, table, settings):
+    "Links by fast_align or hmm of sil-thot, trained in both directions and symmetrised"
     import thot.alignment as ta
-    m = {"fast_align": ta.FastAlignModel, "hmm": ta.HmmAlignmentModel}[model]()
-    for s, t in text: m.add_sentence_pair(s, t)
-    m.start_training()
-    for _ in range(rounds): m.train()
-    m.end_training()
-    return [set_of_links(m.get_best_alignment(s, t)[1].to_numpy()) for s, t in pairs]
-
-def _thot(pairs, extra, model, rounds):
-    "Links of both directions by a model of sil-thot"
+    if table is not None or settings:
+        raise ValueError(f"model {model!r} takes neither table nor settings: use model='agreement'")
+    rounds = 5 if rounds is None else rounds
+    if not isinstance(rounds, int) or rounds < 1:
+        raise ValueError(f"rounds of model {model!r} must be a positive number, got {rounds!r}")
     text = [([w.lower() for w in s], [w.lower() for w in t]) for s, t in [*pairs, *extra]]
-    flipped, n = [(t, s) for s, t in text], len(pairs)
-    backward = _thot_links(flipped[:n], flipped, model, rounds)
-    return [(f, {(i, j) for j, i in g}) for f, g in zip(_thot_links(text[:n], text, model, rounds), backward)]
+    directions = [{"fast_align": ta.FastAlignModel, "hmm": ta.HmmAlignmentModel}[model]() for _ in range(2)]
+    for k, m in enumerate(directions):
+        for s, t in text: m.add_sentence_pair(*((t, s) if k else (s, t)))
+        m.start_training()
+        for _ in range(rounds): m.train()
+        m.end_training()
+    both = ta.SymmetrizedAligner(*directions)
+    both.heuristic = getattr(ta.SymmetrizationHeuristic, symmetrization.upper().replace("-", "_"))
+    return [set_of_links(both.get_best_alignment(s, t)[1].to_numpy()) for s, t in text[:len(pairs)]]
 
 # %% ../../nbs/crosslingual/01_statistical.ipynb #ed4b317d
 class _Pieces:
@@ -397,7 +383,7 @@ class _Pieces:
         s, t = ([np.flatnonzero(p[k] == i).tolist() for i in range(p[k][-1]+1)] for p in self.pieces)
         return {pair for i, j in links for pair in product(s[i], t[j])}
 
-# %% ../../nbs/crosslingual/01_statistical.ipynb #fefa82b6
+# %% ../../nbs/crosslingual/01_statistical.ipynb #f804abdd
 def _best(f, g):
     "The best partner of each word in both directions, where a partner is likelier than none"
     forward = {(int(p.argmax()), j) for j, p in enumerate(f.T) if p.max() > 1-p.sum()}
@@ -408,15 +394,6 @@ def _agreement_links(posteriors, symmetrization, threshold):
     "Links by the mean posterior, or by symmetrising the best partners"
     if symmetrization == "posterior": return [set_of_links((f+g)/2 > threshold) for f, g in posteriors]
     return [symmetrize(*_best(f, g), symmetrization) for f, g in posteriors]
-
-def _peer_links(pairs, extra, model, symmetrization, rounds, table, settings):
-    "Links by fast_align or hmm of sil-thot, symmetrised"
-    if table is not None or settings:
-        raise ValueError(f"model {model!r} takes neither table nor settings: use model='agreement'")
-    rounds = 5 if rounds is None else rounds
-    if not isinstance(rounds, int) or rounds < 1:
-        raise ValueError(f"rounds of model {model!r} must be a positive number, got {rounds!r}")
-    return [symmetrize(f, g, symmetrization) for f, g in _thot(pairs, extra, model, rounds)]
 
 # %% ../../nbs/crosslingual/01_statistical.ipynb #a3563839
 @aligners("statistical", needs="nothing: learns from the given parallel text")
