@@ -125,10 +125,7 @@ def _attribution_check(clf, made, validate, **how):
     "Table 5 for the languages of the model, or the reason why there is none, and the languages left out"
     known = languages_of(clf)
     able = [l for l in made if validate or (validate is None and l in known)]
-    if not any(l != "en" for l in able):
-        reason = (f"the card of {clf.name} names no language but {', '.join(sorted(known))}, "
-                  "so its scores for the others would say nothing")
-        return dict(table=None, reason="it was not asked for" if validate is False else reason)
+    if not any(l != "en" for l in able): return dict(table=None, known=sorted(known), wanted=validate is not False)
     table = validate_exnli(clf, {l: xs for l, xs in made.items() if l in able or l == "en"}, **how)
     return dict(table=table, missing=[l for l in made if l not in able] if len(able) > 1 else [])
 

@@ -74,6 +74,10 @@ def _padded(rows):
     "Rows of different length as one array, -1 where there is no word"
     return np.ascontiguousarray(np.array(list(zip_longest(*rows, fillvalue=-1))).T)
 
+def _frequencies(padded):
+    "How often each word number occurs in arrays padded with -1"
+    return np.bincount(np.concatenate([x[x >= 0] for x in padded])).astype(float)
+
 # %% ../../nbs/crosslingual/01_statistical.ipynb #5d43cbcf
 class _Batch:
     "Some sentence pairs of similar length, padded"
@@ -90,17 +94,12 @@ class _Batch:
         out[self.mask] = values[cells]
         return out
 
-# %% ../../nbs/crosslingual/01_statistical.ipynb #c570f18d
+# %% ../../nbs/crosslingual/01_statistical.ipynb #005e56aa
 def _is_punctuation(words):
     "Whether each word is made of neither letters nor digits"
     def is_letter(c): return c.isalnum() or unicodedata.category(c)[0] in "LM"
     return np.array([not any(map(is_letter, w)) for w in words])
 
-def _frequencies(padded):
-    "How often each word number occurs in arrays padded with -1"
-    return np.bincount(np.concatenate([x[x >= 0] for x in padded])).astype(float)
-
-# %% ../../nbs/crosslingual/01_statistical.ipynb #005e56aa
 class ParallelText:
     "Sentence pairs as batches, and the word pairs that occur in them"
     def __init__(self, pairs,  # list of (source words, target words), none empty
@@ -274,24 +273,19 @@ def link_posteriors(pairs,                 # list of (source words, target words
 # %% ../../nbs/crosslingual/01_statistical.ipynb #1dab65b9
 symmetrizations = ("intersection", "union", "grow", "grow-diag", "grow-diag-final", "grow-diag-final-and")
 
-def _link_matrix(links, shape):
-    "Links as a matrix of sil-thot"
-    from thot.common import WordAlignmentMatrix
-    M = WordAlignmentMatrix(*shape)
-    for i, j in links: M.set(i, j)
-    return M
-
 def symmetrize(forward,             # links found from source to target
                backward,            # links found from target to source, also as (source, target)
                how:str="grow-diag", # one of `symmetrizations`
               ) -> set:
     "One set of links out of two"
+    from thot.common import WordAlignmentMatrix
     check_choice(how, symmetrizations, "symmetrization")
     shape = np.max([*forward, *backward, (0, 0)], axis=0)+1
-    M = _link_matrix(forward, shape)
-    method = "intersect" if how == "intersection" else how.replace("-", "_")
-    getattr(M, method)(_link_matrix(backward, shape))
-    return set_of_links(M.to_numpy())
+    F, B = WordAlignmentMatrix(*shape), WordAlignmentMatrix(*shape)
+    for M, links in ((F, forward), (B, backward)):
+        for i, j in links: M.set(i, j)
+    getattr(F, "intersect" if how == "intersection" else how.replace("-", "_"))(B) # changes F
+    return set_of_links(F.to_numpy())
 
 # %% ../../nbs/crosslingual/01_statistical.ipynb #6a68e780
 _spaceless = regex.compile(r"[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}*")
