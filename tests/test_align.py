@@ -1,5 +1,5 @@
 "Word aligners: oracles by hand, peers (sil-thot, awesome-align), properties, and the error on real text"
-import itertools, random
+import itertools, random, subprocess, sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -9,12 +9,11 @@ from hypothesis import given, settings, strategies as st
 
 from xfeval.core.text import Instance
 from xfeval.core.utils import data_root
-from xfeval.crosslingual.links import (align, align_instances, aligners, aer, alignment_scores, read_pharaoh,
-                                       write_pharaoh)
+from xfeval.crosslingual.encoder import entmax15, word_pieces
+from xfeval.crosslingual.links import (align, align_instances, aligners, aer, alignment_scores, format_pharaoh, itermax,
+                                       mutual_best, parse_pharaoh, read_pharaoh, read_xlwa, write_pharaoh)
 from xfeval.crosslingual.statistical import (char_similarity, join_letters, link_posteriors, romanize,
-                                             statistical_models, symmetrizations, symmetrize, _hmm_posterior, _thot)
-from xfeval.crosslingual.links import format_pharaoh, itermax, mutual_best, parse_pharaoh, read_xlwa
-from xfeval.crosslingual.encoder import entmax15, package_links
+                                             statistical_models, symmetrizations, symmetrize, _hmm_posterior)
 
 TOY = [(s.split(), t.split()) for s, t in [
     ("the house", "la casa"), ("the blue house", "la casa azul"), ("a blue book", "un libro azul"),
@@ -169,13 +168,17 @@ def test_symmetrizations_equal_those_of_thot():
         for _ in range(5): m.train()
         m.end_training()
     peer, seen = ta.SymmetrizedAligner(fwd, bwd), set()
-    ours = _thot(pairs, [], "fast_align", 5)
+    def links_of(M, n, m): return {(i, j) for i in range(n) for j in range(m) if M[i, j]}
+    def links(s, t):
+        forward = links_of(fwd.get_best_alignment(s, t)[1], len(s), len(t))
+        return forward, {(i, j) for j, i in links_of(bwd.get_best_alignment(t, s)[1], len(t), len(s))}
+    ours = [links(s, t) for s, t in pairs]
     for how in symmetrizations:
         peer.heuristic = getattr(ta.SymmetrizationHeuristic, how.upper().replace("-", "_"))
-        for (s, t), (f, g) in zip(pairs, ours):
-            M = peer.get_best_alignment(s, t)[1]
+        called = align(pairs, model="fast_align", symmetrization=how)
+        for (s, t), (f, g), through_align in zip(pairs, ours, called):
             links = symmetrize(f, g, how)
-            assert links == {(i, j) for i in range(len(s)) for j in range(len(t)) if M[i, j]}
+            assert links == through_align == links_of(peer.get_best_alignment(s, t)[1], len(s), len(t))
             seen.add((how, len(links)))
     assert len(seen) > len(symmetrizations)
 
@@ -267,6 +270,27 @@ def bert():
                         intermediate_size=64, max_position_embeddings=64)
     return BertModel(config, add_pooling_layer=False).eval(), tok
 
+SAME_SHAPE = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+              "max_position_embeddings", "type_vocab_size", "layer_norm_eps", "hidden_act")
+
+def package_links(pairs, model, tokenizer, layer, threshold, extraction):
+    "Links by the awesome-align package's own model class, with the weights of `model`"
+    import torch
+    from awesome_align import modeling
+    from awesome_align.configuration_bert import BertConfig
+    package = modeling.BertForMaskedLM(BertConfig(**{k: getattr(model.config, k) for k in SAME_SHAPE})).eval()
+    package.bert.load_state_dict({k: v for k, v in model.state_dict().items() if not k.startswith("pooler")})
+    modeling.PAD_ID, modeling.CLS_ID, modeling.SEP_ID = (
+        tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id)
+    out = []
+    for p in pairs:
+        ids, words = zip(*(word_pieces(s, tokenizer, 64) for s in p))
+        found, = package.get_aligned_word(
+            *(torch.tensor([k]) for k in ids), *([w.tolist()] for w in words), "cpu", 0, 0,
+            align_layer=layer, extraction=extraction, softmax_threshold=threshold, test=True)
+        out.append({(int(i), int(j)) for i, j in found})
+    return out
+
 @pytest.mark.parametrize("layer", [1, 8])
 @pytest.mark.parametrize("extraction,threshold", [("softmax", 1e-3), ("softmax", .05), ("entmax15", 0.)])
 def test_awesome_equals_the_package(bert, layer, extraction, threshold):
@@ -293,12 +317,16 @@ def test_awesome_reads_folders(bert, tmp_path):
     for part in bert: part.save_pretrained(tmp_path)
     assert align(TOY, "awesome", model=tmp_path) == align(TOY, "awesome", model=bert)
 
-def test_entmax_equals_the_package():
-    import torch
-    from awesome_align.sparsemax import entmax15 as theirs
+def test_entmax_is_its_definition():
+    "p = max(x/2 - t, 0)^2 with the t that makes it a distribution"
     X = np.random.default_rng(0).normal(size=(5, 7))*2
     for axis in (0, 1):
-        np.testing.assert_allclose(entmax15(X, axis), theirs(torch.tensor(X), dim=axis).numpy(), atol=1e-9)
+        P, Z = np.moveaxis(entmax15(X, axis), axis, -1), np.moveaxis(X, axis, -1)/2
+        np.testing.assert_allclose(P.sum(-1), 1.)
+        for p, z in zip(P, Z):
+            t = (z - np.sqrt(p))[p > 0]
+            np.testing.assert_allclose(t, t[0])
+            assert (z[p == 0] <= t[0]+1e-9).all()
     assert (entmax15(X, 1) == 0).any()
 
 # the call
@@ -395,12 +423,18 @@ def test_parts_are_never_mixed_when_aligned_separately():
 def test_align_instances_refuses_what_is_not_parallel():
     a, b = Instance.from_words((["x"],), id="a"), Instance.from_words((["y"],), id="b")
     c = Instance.from_words((["x"], ["y"]), id="a")
-    with pytest.raises(ValueError, match="stands beside 'b'"): align_instances([a], [b])
+    with pytest.raises(ValueError, match="meets 'b'"): align_instances([a], [b])
     with pytest.raises(ValueError, match="1 parts but its translation has 2"): align_instances([a], [c])
     with pytest.raises(ValueError, match="carries no links"): align_instances([a], [a], "gold")
     with pytest.raises(ValueError, match="1 instances but 2"): align_instances([a], [a, a])
 
 def test_registry_has_all(): assert set(aligners) == {"statistical", "static", "awesome", "gold", "random"}
+
+@pytest.mark.parametrize("place", ["xfeval.crosslingual", "xfeval.crosslingual.links"])
+def test_a_fresh_process_knows_all_aligners(place):
+    code = f"from {place} import align, aer; print(aer(align([(['a'], ['b'])]), [{{(0, 0)}}]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "0.0", done.stderr
 
 # real text
 

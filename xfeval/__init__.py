@@ -14,7 +14,8 @@ _names = { # module: its public names
     "metrics.evaluate": ("evaluate", "list_metrics"),
     "board.summarise": ("summarise",),
 }
-registers = {"dataset": ("xfeval.truth.corpora",)} # {registry: modules that add to it when it is first asked}
+registers = {"dataset": ("xfeval.truth.corpora",), # {registry: modules that add to it when it is first asked}
+             "aligner": tuple(f"xfeval.crosslingual.{m}" for m in ("static", "statistical", "encoder"))}
 _places = {name: module for module, names in _names.items() for name in names}
 __all__ = ["__version__", *_places]
 

@@ -1,4 +1,4 @@
 """From files to instances"""
 from .._rooms import room
 
-__getattr__ = room(__name__, "rows", "readers", "datasets", "table")
+__getattr__ = room(__name__, "rows", "readers", "datasets", "table", "parallel")
