@@ -8,16 +8,15 @@ __all__ = ['spanex_blacklist', 'ag_labels', 'evinf_labels', 'read_nli', 'read_xn
            'read_eraser_multirc', 'read_eraser_fever', 'read_evidence_inference', 'read_qed', 'read_demo',
            'read_alignments']
 
-# %% ../../nbs/data/01_readers.ipynb #d8f44811
+# %% ../../nbs/data/01_readers.ipynb #d42e8ae5
 import ast, json
 from collections import Counter
-from pathlib import Path
 
 from ..core.text import Gold, Instance, split_words
 from ..core.utils import check_choice
-from .rows import (Dropped, Row, Source, build, check_range, decode, encoding_error, fever_labels,
-                              fever_names, marked_ranges, nli_labels, nli_names, read_label, read_rows,
-                              sentiment_names, space_words, vote, words_in)
+from .rows import (check_range, decode, encoding_error, fever_labels, fever_names, marked_ranges, nli_labels,
+                              nli_names, ranges_of_numbers, read_label, read_rows, sentiment_names, space_words, vote,
+                              words_in, words_in_parts)
 
 # %% ../../nbs/data/01_readers.ipynb #70dd4369
 _part1 = ("sentence1", "premise", "sentence_A", "Sentence1")
@@ -40,9 +39,9 @@ def read_xnli(row, src):
     if row.has("language") and row.get("language") != src.lang: return None
     return _labelled_pair(row, src, src.lang, ("gold_label", "label"), "pairID", "id")
 
-# %% ../../nbs/data/01_readers.ipynb #e247d609
+# %% ../../nbs/data/01_readers.ipynb #c734c46c
 def _fever_names(classes):
-    "How the classes of FEVER are called: by its own names or by those of NLI"
+    "Every spelling of FEVER's classes -> their names, those of FEVER or those of NLI"
     check_choice(classes, ("fever", "nli"), "classes")
     if classes == "fever": return fever_names
     return {spelling: nli_labels[fever_labels.index(name)] for spelling, name in fever_names.items()}
@@ -59,75 +58,43 @@ def _evidence(row):
     if not isinstance(evidence, str) or not evidence.strip(): raise ValueError("the evidence is empty")
     return evidence, meta
 
-def read_fever(row, src,
-               classes:str="fever", # names of the classes: fever (supports, ...) or nli (entailment, ...)
-              ):
+def read_fever(row, src, classes:str="fever"): # names of the classes: fever (supports, ...) or nli (entailment, ...)
     "Claim and gold evidence (`copenlu/fever_gold_evidence`, FEVER-symmetric)"
     evidence, meta = _evidence(row)
     label = read_label(src, row, row.get("label", "gold_label"), _fever_names(classes))
     return Instance.from_text((evidence, row.text("claim")), label, "en", src.id(row, "id"), meta=meta)
 
-# %% ../../nbs/data/01_readers.ipynb #7bf5f2fc
-def _numbers(cell, text):
-    "Character ranges of the white-space words whose numbers a cell lists"
-    cell = str(cell).strip().strip("{}")
-    try: wanted = [int(v) for v in cell.split(",") if v.strip()]
-    except ValueError: raise ValueError(f"highlight index field {cell!r} is not a list of word numbers") from None
-    chunks = space_words(text)
-    for w in wanted:
-        if not 0 <= w < len(chunks):
-            raise ValueError(f"highlight index {w} is outside the {len(chunks)} words of {text[:40]!r}")
-    return [chunks[w] for w in wanted]
-
-def _numbered(offsets, ranges):
-    "Word numbers, counted through the parts, of the character ranges in each part"
-    out, first = set(), 0
-    for offs, found in zip(offsets, ranges):
-        out.update(first + w for w in words_in(offs, found))
-        first += len(offs)
-    return out
-
+# %% ../../nbs/data/01_readers.ipynb #088244e6
 def _absent(v): return v is None or str(v).strip() in ("", "NA", "nan")
 
 def _esnli_ranges(row, i, k, text):
-    "What annotator `k` highlighted in sentence `i`: the marks, or the numbers where the marked copy differs"
+    "The highlights of annotator `k` in sentence `i`: the marks, or the numbers where the marked copy differs"
     marked, numbers = row.data.get(f"Sentence{i}_marked_{k}"), row.data.get(f"Sentence{i}_Highlighted_{k}")
     ranges = None if _absent(marked) else marked_ranges(marked, text)
     if ranges is not None: return ranges
     if _absent(numbers):
         raise ValueError(f"annotator {k}: the marked sentence {i} is not the sentence, "
                          f"and there is no index field: {marked!r:.60}")
-    return _numbers(numbers, text)
+    cell = str(numbers).strip().strip("{}")
+    try: wanted = [int(v) for v in cell.split(",") if v.strip()]
+    except ValueError: raise ValueError(f"highlight index field {cell!r} is not a list of word numbers") from None
+    return ranges_of_numbers(wanted, text, "highlight index")
 
-def _esnli_annotator(row, k, texts, offsets):
-    "The word numbers that one annotator highlighted, or None where there was no such annotator"
-    if all(_absent(row.data.get(f"Sentence{i}_marked_{k}")) for i in (1, 2)): return None
-    return _numbered(offsets, [_esnli_ranges(row, i, k, t) for i, t in enumerate(texts, 1)])
-
-# %% ../../nbs/data/01_readers.ipynb #4b6591ab
-def read_esnli(row, src,
-               highlights:str="majority", # which words several annotators make gold: majority, any, all, first
-              ):
+# %% ../../nbs/data/01_readers.ipynb #852e483f
+def read_esnli(row, src, highlights:str="majority"): # which words several annotators make gold, see `vote`
     "e-SNLI: `*` marks and index fields of up to three annotators"
     label = read_label(src, row, row.get("gold_label"), nli_names)
     texts = row.text("Sentence1"), row.text("Sentence2")
     for i in (1, 2): row.get(f"Sentence{i}_marked_1") # a release without marks is refused
     offsets = [split_words(t) for t in texts]
-    people = [_esnli_annotator(row, k, texts, offsets) for k in (1, 2, 3)]
-    people = [p for p in people if p is not None]
-    why = [row.data.get(f"Explanation_{k}") for k in (1, 2, 3)]
-    gold = Gold(tokens=vote(people, highlights)) if people else None
-    meta = dict(annotators=len(people), explanations=[w for w in why if not _absent(w)])
+    marked = [words_in_parts(offsets, [_esnli_ranges(row, i, k, t) for i, t in enumerate(texts, 1)]) for k in (1, 2, 3)
+              if not all(_absent(row.data.get(f"Sentence{i}_marked_{k}")) for i in (1, 2))]
+    reasons = [row.data.get(f"Explanation_{k}") for k in (1, 2, 3)]
+    gold = Gold(tokens=vote(marked, highlights)) if marked else None
+    meta = dict(annotators=len(marked), explanations=[r for r in reasons if not _absent(r)])
     return Instance(texts, offsets, label, "en", src.id(row, "pairID"), gold, meta=meta)
 
-# %% ../../nbs/data/01_readers.ipynb #3799082d
-def _exnli_ranges(row, part):
-    "The marks of one part"
-    column = f"{part}_highlighted"
-    ranges = marked_ranges(row.text(column), row.text(part))
-    if ranges is None: raise ValueError(f"{column} is not the {part} with marks: {row.get(column)!r:.60}")
-    return ranges
-
+# %% ../../nbs/data/01_readers.ipynb #532813e1
 def read_exnli(row, src):
     "e-XNLI: a CSV with `*` marks, all languages in one file"
     lang = row.text("language")
@@ -136,24 +103,27 @@ def read_exnli(row, src):
     parts = ("premise", "hypothesis")
     texts = [row.text(p) for p in parts]
     offsets = [split_words(t, lang) for t in texts]
-    tokens = _numbered(offsets, [_exnli_ranges(row, p) for p in parts])
+    ranges = [marked_ranges(row.text(f"{p}_highlighted"), t) for p, t in zip(parts, texts)]
+    for p, r in zip(parts, ranges):
+        if r is None:
+            column = f"{p}_highlighted"
+            raise ValueError(f"{column} is not the {p} with marks: {row.get(column)!r:.60}")
     label = read_label(src, row, row.get("label"), nli_names)
-    return Instance(texts, offsets, label, lang, str(row.data.get("id") or src.counts[lang]-1), Gold(tokens=tokens))
+    gold = Gold(tokens=words_in_parts(offsets, ranges))
+    return Instance(texts, offsets, label, lang, str(row.data.get("id") or src.counts[lang]-1), gold)
 
-# %% ../../nbs/data/01_readers.ipynb #fb680a52
-_live_labels = {"true": "entailment", "either": "neutral", "false": "contradiction"}
-
-def _literal(value, what):
+# %% ../../nbs/data/01_readers.ipynb #96bcd0fb
+def _literal(value, column):
     "A value in JSON or Python notation"
     for parse in (json.loads, ast.literal_eval):
         try: return parse(value)
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError): pass
-    raise ValueError(f"{what} is neither JSON nor a Python literal: {value!r:.60}")
+    raise ValueError(f"{column} is neither JSON nor a Python literal: {value!r:.60}")
 
-def _check_string(text, start, end, string, what):
-    "A range whose characters are those the file says"
+def _check_string(text, start, end, string, kind):
+    "A range must hold the characters that the file gives for it"
     if text[start:end] == string: return
-    raise ValueError(f"{what} offsets {start}:{end} give {text[start:end]!r:.40}, but the file says {string!r:.40}")
+    raise ValueError(f"{kind} offsets {start}:{end} give {text[start:end]!r:.40}, but the file says {string!r:.40}")
 
 def _live_ranges(row, column, text):
     "The character ranges that one annotator highlighted in one part"
@@ -167,61 +137,56 @@ def _live_ranges(row, column, text):
         out.append((start, end))
     return out
 
-# %% ../../nbs/data/01_readers.ipynb #f897cadb
-def _live_person(row, texts, offsets):
-    "The words one annotator highlighted and the labels the annotator gave"
-    columns = ("highlight_p", "highlight_h")
-    words = _numbered(offsets, [_live_ranges(row, c, t) for c, t in zip(columns, texts)])
-    said = [v.strip() for v in row.text("multilabel").split("|")]
-    return words, [_live_labels[v] for v in said if v in _live_labels]
+# %% ../../nbs/data/01_readers.ipynb #4995a5b7
+_live_labels = {"true": "entailment", "either": "neutral", "false": "contradiction"}
 
 def _live_annotators(rows, src, texts, offsets):
     "The words of every annotator, and how often each label was given"
-    people, said = [], Counter()
+    marked, given = [], Counter()
     for row in rows:
         try:
             if (row.text("premise"), row.text("hypothesis")) != texts:
                 raise ValueError(f"other texts than on line {rows[0].line}, though the uid is the same")
-            words, labels = _live_person(row, texts, offsets)
+            ranges = [_live_ranges(row, f"highlight_{c}", t) for c, t in zip("ph", texts)]
+            labels = [v.strip() for v in row.text("multilabel").split("|")]
         except ValueError as e:
             src.bad(row, e)
             continue
-        people.append(words)
-        said.update(labels)
-    return people, said
+        marked.append(words_in_parts(offsets, ranges))
+        given.update(_live_labels[v] for v in labels if v in _live_labels)
+    return marked, given
 
+# %% ../../nbs/data/01_readers.ipynb #7d5bca6d
 def _mnli_labels(row):
     "The MultiNLI labels of an item, a list or a single one"
     raw = row.text("mnli_labels").strip()
     listed = _literal(raw, "mnli_labels") if raw.startswith("[") else [raw]
     return [nli_names[check_choice(str(l), sorted(nli_names), "label")] for l in listed]
 
-def read_livenli(rows, src,
-                 highlights:str="majority", # which words become gold: majority, any, all, first
-                ):
+def read_livenli(rows, src, highlights:str="majority"): # which words become gold, see `vote`
     "LiveNLI: one row per annotator, highlights as character offsets"
     row = rows[0]
     texts = row.text("premise"), row.text("hypothesis")
     offsets = [split_words(t) for t in texts]
-    people, said = _live_annotators(rows, src, texts, offsets)
+    marked, given = _live_annotators(rows, src, texts, offsets)
     mnli = _mnli_labels(row)
-    label = max(mnli, key=lambda l: (mnli.count(l), said[l], -mnli.index(l)))
-    votes = Counter(w for p in people for w in p)
-    meta = dict(annotators=len(people), votes=[votes[i] for i in range(sum(map(len, offsets)))],
-                mnli_labels=mnli, annotator_labels=dict(said))
-    return Instance(texts, offsets, label, "en", row.text("uid"), Gold(tokens=vote(people, highlights)), meta=meta)
+    label = max(mnli, key=lambda l: (mnli.count(l), given[l], -mnli.index(l)))
+    votes = Counter(w for words in marked for w in words)
+    meta = dict(annotators=len(marked), votes=[votes[i] for i in range(sum(map(len, offsets)))],
+                mnli_labels=mnli, annotator_labels=dict(given))
+    return Instance(texts, offsets, label, "en", row.text("uid"), Gold(tokens=vote(marked, highlights)), meta=meta)
 
-# %% ../../nbs/data/01_readers.ipynb #e0969e00
+# %% ../../nbs/data/01_readers.ipynb #c426fb9d
 _blacklisted = ("35_38_14_17", "38_41_17_20", "107_110_14_17", "110_113_17_20")
 spanex_blacklist = frozenset(f"151166_{k}_low" for k in _blacklisted)
 
-def _opinions(r, dangling):
-    "(label, annotator) of everybody who made a relation"
+def _relation_labels(r, dangling):
+    "(label, annotator) of every annotator who made a relation"
     labels = [str(l) for l in r.get("labels", [])]
-    people = r.get("annotators", []) or [None]*len(labels)
-    if len(people) != len(labels):
-        raise ValueError(f"relation {r.get('id', '?')} has {len(labels)} labels but {len(people)} annotators")
-    return [(l, p) for l, p in zip(labels, people) if dangling or not l.startswith("Dangler-SYSTEM")]
+    annotators = r.get("annotators", []) or [None]*len(labels)
+    if len(annotators) != len(labels):
+        raise ValueError(f"relation {r.get('id', '?')} has {len(labels)} labels but {len(annotators)} annotators")
+    return [(l, a) for l, a in zip(labels, annotators) if dangling or not l.startswith("Dangler-SYSTEM")]
 
 def _check_relation(r):
     "A relation is an object with a level and four offsets"
@@ -230,24 +195,25 @@ def _check_relation(r):
     missing = [k for k in needed if k not in r]
     if missing: raise ValueError(f"relation {r.get('id', '?')} has no {', '.join(missing)}")
 
+# %% ../../nbs/data/01_readers.ipynb #12dff3d5
 def _relation(r, texts, offsets, dangling, annotators):
     "Level, words on both sides, labels and number of annotators; None for a relation that does not count"
     _check_relation(r)
     if str(r.get("id")) in spanex_blacklist: return None
-    said = _opinions(r, dangling)
-    people = len({str(p) for _, p in said})
-    if r.get("labels") and not said or said and people < annotators: return None
-    sides, first = [], 0
+    given = _relation_labels(r, dangling)
+    n = len({str(a) for _, a in given})
+    if r.get("labels") and not given or given and n < annotators: return None
+    sides, first = {}, 0
     for text, offs, s in zip(texts, offsets, ("premise", "hypothesis")):
         at = check_range(text, r[f"start_{s}"], r[f"end_{s}"], f"relation {r.get('id', '?')}, {s}")
-        sides.append([first + w for w in words_in(offs, [at], "inside")])
+        sides[s] = [first + w for w in words_in(offs, [at], "inside")]
         first += len(offs)
-    if not all(sides): return None
-    labels = sorted({"Synonym" if l.startswith("Synonym-SYSTEM") else l for l, _ in said})
-    level = check_choice(r["level"], ("low", "high"), "level of a relation")
-    return dict(level=level, premise=sides[0], hypothesis=sides[1], labels=labels, annotators=people)
+    if not all(sides.values()): return None
+    labels = sorted({"Synonym" if l.startswith("Synonym-SYSTEM") else l for l, _ in given})
+    return dict(level=check_choice(r["level"], ("low", "high"), "level of a relation"), **sides, labels=labels,
+                annotators=n)
 
-# %% ../../nbs/data/01_readers.ipynb #984bdefb
+# %% ../../nbs/data/01_readers.ipynb #8da6762c
 def _spanex_gold(relations):
     "Words and pairs of the low relations, span pairs of the high ones"
     pairs, spans = set(), set()
@@ -257,29 +223,30 @@ def _spanex_gold(relations):
         else: spans.add(((a[0], a[-1]), (b[0], b[-1])))
     return Gold(tokens={w for pair in pairs for w in pair}, pairs=pairs, spans=spans)
 
+# %% ../../nbs/data/01_readers.ipynb #8342e3da
 def _spanex(row, src, names, dangling, annotators):
+    "An instance with the relations between its parts"
     if isinstance(annotators, bool) or not isinstance(annotators, int) or annotators < 1:
         raise ValueError(f"annotators must be 1 or more, got {annotators!r}")
     texts = row.text("premise"), row.text("hypothesis")
     offsets = [split_words(t) for t in texts]
     listed = row.get("relations")
     if not isinstance(listed, list): raise ValueError(f"relations must be a list, got {listed!r:.40}")
-    relations = [_relation(r, texts, offsets, dangling, annotators) for r in listed]
-    relations = [r for r in relations if r]
+    relations = [r for r in (_relation(r, texts, offsets, dangling, annotators) for r in listed) if r]
     meta = dict(relations=relations, original_id=str(row.data.get("original_id", "")))
     label = read_label(src, row, row.get("label", "gold_label"), names)
     return Instance(texts, offsets, label, "en", src.id(row, "id"), _spanex_gold(relations), meta=meta)
 
 def read_spanex(row, src,
                 dangling:bool=False, # keep relations without a real counterpart?
-                annotators:int=1,    # how many people must have made a relation
+                annotators:int=1,    # how many of them must have made a relation
                ):
     "SpanEx-SNLI: relations between words (`low`) and between phrases (`high`)"
     return _spanex(row, src, nli_names, dangling, annotators)
 
 def read_spanex_fever(row, src,
                       dangling:bool=False, # keep relations without a real counterpart?
-                      annotators:int=1,    # how many people must have made a relation
+                      annotators:int=1,    # how many of them must have made a relation
                       classes:str="fever", # names of the classes: fever or nli
                      ):
     "SpanEx-FEVER: relations between evidence (premise) and claim (hypothesis)"
@@ -303,9 +270,9 @@ def read_ag_news(row, src):
     text = row.text("text") if row.has("text") else f"{row.text('title')} {row.text('description')}"
     return Instance.from_text(text, read_label(src, row, row.get("class", "label"), names), "en", src.id(row, "id"))
 
-# %% ../../nbs/data/01_readers.ipynb #213aec75
+# %% ../../nbs/data/01_readers.ipynb #6c624a62
 def _document(row, docid, src):
-    "Text, white-space tokens and words of a document in the folder `docs` beside the file; read once"
+    "Text, white-space tokens and words of a document in the folder `docs` next to the file; read once"
     docs = row.path.parent.resolve()/"docs"
     path = (docs/str(docid)).resolve()
     if docs not in path.parents: raise ValueError(f"document {docid!r} is not in the folder docs")
@@ -316,15 +283,16 @@ def _document(row, docid, src):
         src.memo[path] = text, space_words(text), split_words(text)
     return src.memo[path]
 
-def _token_ranges(spans, chunks, what):
+def _token_ranges(spans, chunks, kind):
     "Character ranges of ranges of white-space tokens"
     out = []
     for s, e in spans:
         if not all(isinstance(v, int) for v in (s, e)) or not 0 <= s < e <= len(chunks):
-            raise ValueError(f"{what} tokens {s}:{e} are outside the document of {len(chunks)} tokens")
+            raise ValueError(f"{kind} tokens {s}:{e} are outside the document of {len(chunks)} tokens")
         out.append((chunks[s][0], chunks[e-1][1]))
     return out
 
+# %% ../../nbs/data/01_readers.ipynb #5118fd46
 def _evidences(row):
     "The sets of evidence of an ERASER row and the one document they are in"
     sets = row.get("evidences")
@@ -336,42 +304,36 @@ def _evidences(row):
         raise ValueError(f"{len(docids)} documents in one instance: {', '.join(map(str, docids))[:80]}")
     return sets, docids[0]
 
+# %% ../../nbs/data/01_readers.ipynb #ce14a0c4
 def _eraser(row, src, names, evidence, query):
-    "A document with evidence and, if asked for, the query as a fixed second part"
+    "A document with evidence and, with `query`, the query as a fixed second part"
     sets, docid = _evidences(row)
     text, chunks, words = _document(row, docid, src)
     check_choice(evidence, ("all", "first"), "evidence")
     used = sets if evidence == "all" else sets[:1]
-    marked = [(e.get("start_token"), e.get("end_token")) for g in used for e in g]
-    ranges = _token_ranges(marked, chunks, "evidence")
-    texts, offsets = [text], [words]
-    if query:
-        texts.append(row.text("query"))
-        offsets.append(split_words(texts[1]))
+    ranges = _token_ranges([(e.get("start_token"), e.get("end_token")) for g in used for e in g], chunks, "evidence")
+    texts = [text, row.text("query")] if query else [text]
+    offsets = [words, *map(split_words, texts[1:])]
     gold = Gold(tokens=words_in(words, ranges)) if sets else None
     label = read_label(src, row, row.get("classification"), names)
     return Instance(texts, offsets, label, "en", src.id(row, "annotation_id"), gold, fixed=(1,) if query else (),
                     meta=dict(document=str(docid), evidences=len(sets)))
 
-# %% ../../nbs/data/01_readers.ipynb #14a973c3
-def read_eraser_movies(row, src,
-                       evidence:str="all", # whose words are gold: all sets of evidence, or the first
-                      ):
+# %% ../../nbs/data/01_readers.ipynb #0afc373c
+def read_eraser_movies(row, src, evidence:str="all"): # the gold words: of all sets of evidence, or of the first
     "ERASER movie reviews: the document alone"
-    return _eraser(row, src, sentiment_names, evidence, False)
+    return _eraser(row, src, sentiment_names, evidence, query=False)
 
-def read_eraser_multirc(row, src,
-                        evidence:str="all", # whose words are gold: all sets of evidence, or the first
-                       ):
+def read_eraser_multirc(row, src, evidence:str="all"): # the gold words: of all sets of evidence, or of the first
     "ERASER MultiRC: a document, and question and answer as a fixed query"
-    return _eraser(row, src, {"true": "true", "false": "false"}, evidence, True)
+    return _eraser(row, src, {"true": "true", "false": "false"}, evidence, query=True)
 
 def read_eraser_fever(row, src,
-                      evidence:str="all",  # whose words are gold: all sets of evidence, or the first
+                      evidence:str="all",  # the gold words: of all sets of evidence, or of the first
                       classes:str="fever", # names of the classes: fever or nli
                      ):
     "ERASER FEVER: a document, and the claim as a fixed query"
-    return _eraser(row, src, _fever_names(classes), evidence, True)
+    return _eraser(row, src, _fever_names(classes), evidence, query=True)
 
 # %% ../../nbs/data/01_readers.ipynb #3979756f
 evinf_labels = ("no significant difference", "significantly decreased", "significantly increased")
@@ -394,17 +356,17 @@ def read_evidence_inference(row, src):
                     Gold(tokens=words_in(words, ranges)), fixed=(1,),
                     meta=dict(document=str(row.data.get("doc_id", ""))))
 
-# %% ../../nbs/data/01_readers.ipynb #2c4c1bad
-def _qed_span(d, text, what):
+# %% ../../nbs/data/01_readers.ipynb #fa5f1650
+def _qed_span(d, text, kind):
     "(start, end) by the span's own string, or None for a bridged one"
     if not isinstance(d, dict) or "start" not in d or "end" not in d:
-        raise ValueError(f"{what} must have start and end, got {d!r:.60}")
+        raise ValueError(f"{kind} must have start and end, got {d!r:.60}")
     start, end = d["start"], d["end"]
     if start < 0 or d.get("string") == "": return None
     for e in (end, end + 1):
-        if "string" not in d or text[start:e] == d["string"]: return check_range(text, start, e, what)
-    check_range(text, start, end, what)
-    _check_string(text, start, end, d["string"], what)
+        if "string" not in d or text[start:e] == d["string"]: return check_range(text, start, e, kind)
+    check_range(text, start, end, kind)
+    _check_string(text, start, end, d["string"], kind)
 
 def _qed_equalities(note, texts, offsets):
     "Span pairs of the referential equalities, and how many are bridged"
@@ -425,6 +387,7 @@ def _qed_answers(row, note, text):
     at = at or [_qed_span(a, text, "answer") for a in (row.data.get("original_nq_answers") or [[]])[0]]
     return [a for a in at if a is not None]
 
+# %% ../../nbs/data/01_readers.ipynb #db05aed2
 def read_qed(row, src):
     "QED: question, paragraph, answer and referential equalities"
     texts = row.text("question_text"), row.text("paragraph_text", "document")
@@ -433,10 +396,9 @@ def read_qed(row, src):
     if not isinstance(note, dict): raise ValueError(f"annotation must be an object, got {note!r:.40}")
     spans, bridged = _qed_equalities(note, texts, offsets)
     answers = _qed_answers(row, note, texts[1])
-    chosen = note.get("selected_sentence")
-    chosen = _qed_span(chosen, texts[1], "selected_sentence") if chosen else None
+    chosen = note.get("selected_sentence") and _qed_span(note["selected_sentence"], texts[1], "selected_sentence")
     kind = note.get("explanation_type", "single_sentence" if spans or bridged else "none")
-    def in_paragraph(ranges): return sorted(_numbered(offsets, [[], ranges]))
+    def in_paragraph(ranges): return sorted(words_in_parts(offsets, [[], ranges]))
     meta = dict(answers=[texts[1][s:e] for s, e in answers], answer_words=in_paragraph(answers), bridged=bridged,
                 explanation_type=kind, sentence_words=in_paragraph([chosen] if chosen else []),
                 title=str(row.data.get("title_text", "")))

@@ -5,20 +5,20 @@
 # %% auto #0
 __all__ = ['endings', 'nli_labels', 'fever_labels', 'sentiment_labels', 'nli_names', 'fever_names', 'sentiment_names',
            'vote_rules', 'is_blank', 'Row', 'decode', 'encoding_error', 'read_table', 'read_jsonl', 'read_json',
-           'read_whole', 'read_rows', 'Dropped', 'BadRow', 'Source', 'build', 'read_label', 'check_range', 'words_in',
-           'space_words', 'marked_ranges', 'vote']
+           'read_whole', 'read_rows', 'Dropped', 'BadRow', 'Source', 'build', 'read_label', 'check_range',
+           'space_words', 'ranges_of_numbers', 'words_in', 'words_in_parts', 'marked_ranges', 'vote']
 
-# %% ../../nbs/data/00_rows.ipynb #b88df85b
+# %% ../../nbs/data/00_rows.ipynb #ac6e7973
 import csv, io, json, re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 
 from ..core.utils import check_choice
-from ..core.text import split_words
 
-# %% ../../nbs/data/00_rows.ipynb #695b59a3
+# %% ../../nbs/data/00_rows.ipynb #68937ba5
 def is_blank(v):
     "No value: None, NaN, or nothing but white space"
     return v is None or (isinstance(v, float) and v != v) or (isinstance(v, str) and not v.strip())
@@ -30,11 +30,11 @@ class Row:
     line: int        # first line of the record, from 1
     data: dict = field(default_factory=dict) # column -> value
     error: str = ""  # why the record could not be read, if so
-    index: int = 0   # position among the records of all files
+    index: int = 0   # position among all records, set by `build`
     path: Path|None = None # the file itself
 
-    def has(self, *names) -> str|None: # the first of these columns that exists
-        "Which of these columns there is"
+    def has(self, *names) -> str|None:
+        "The first of these columns that exists"
         return next((n for n in names if n in self.data), None)
     def get(self, *names):
         "The value of the first of these columns that exists"
@@ -67,7 +67,7 @@ def encoding_error(s:str) -> str: # empty if all is well
     before = s[max(0, m.start()-20):m.start()]
     return f"not UTF-8: byte 0x{ord(m[0])-0xdc00:02x} after {before!r}"
 
-# %% ../../nbs/data/00_rows.ipynb #f056c705
+# %% ../../nbs/data/00_rows.ipynb #da8a7e1c
 def _plain_lines(text):
     "The lines of a file without quotes: only real line ends end a row, U+2028 and its like are text"
     return (line + "\n" for line in text.replace("\r\n", "\n").split("\n"))
@@ -88,6 +88,7 @@ def _records(path, sep, quote):
         if cells or error: yield line, cells, error
         line = it.line_num + 1
 
+# %% ../../nbs/data/00_rows.ipynb #e0598da2
 def _column_names(path, line, cells):
     "The header of a table, which must not name a column twice"
     names = [c.strip() for c in cells]
@@ -102,24 +103,16 @@ def read_table(path,            # file with one record per row
                header=None,     # names of the columns if the file has no header
               ): # generator of Row
     "The rows of a CSV or TSV file"
-    path, names, index = Path(path), list(header) if header else None, 0
+    path, names = Path(path), list(header) if header else None
     for line, cells, error in _records(path, sep, quote):
         if names is None:
             names = _column_names(path, line, cells)
             continue
         if not error and len(cells) != len(names):
             error = f"{len(cells)} cells, expected {len(names)} ({', '.join(names)})"
-        yield Row(path.name, line, {} if error else dict(zip(names, cells)), error, index, path)
-        index += 1
+        yield Row(path.name, line, {} if error else dict(zip(names, cells)), error, path=path)
 
-# %% ../../nbs/data/00_rows.ipynb #c41245dd
-def _parse_object(s):
-    "A JSON object, or an empty one and what is wrong"
-    if wrong := encoding_error(s): return {}, wrong
-    try: data = json.loads(s)
-    except json.JSONDecodeError as e: return {}, f"not valid JSON: {e.msg} (column {e.colno})"
-    return _as_object(data)
-
+# %% ../../nbs/data/00_rows.ipynb #052fc6b5
 def _as_object(data):
     "The same if it is a JSON object, else an empty one and what is wrong"
     if isinstance(data, dict): return data, ""
@@ -127,14 +120,15 @@ def _as_object(data):
 
 def read_jsonl(path): # generator of Row
     "The rows of a file with one JSON object per line"
-    path, index = Path(path), 0
+    path = Path(path)
     for line, s in enumerate(decode(path).split("\n"), 1):
         if not s.strip(): continue
-        data, error = _parse_object(s)
-        yield Row(path.name, line, data, error, index, path)
-        index += 1
+        wrong = encoding_error(s)
+        try: data, error = ({}, wrong) if wrong else _as_object(json.loads(s))
+        except json.JSONDecodeError as e: data, error = {}, f"not valid JSON: {e.msg} (column {e.colno})"
+        yield Row(path.name, line, data, error, path=path)
 
-# %% ../../nbs/data/00_rows.ipynb #47d4296b
+# %% ../../nbs/data/00_rows.ipynb #4e02d97c
 def read_json(path): # generator of Row; `line` counts the items
     "The items of a JSON file that holds a list of objects"
     path = Path(path)
@@ -144,17 +138,16 @@ def read_json(path): # generator of Row; `line` counts the items
         raise ValueError(f"{path.name}, line {e.lineno}: not valid JSON: {e.msg} (column {e.colno})") from None
     if not isinstance(items, list):
         raise ValueError(f"{path.name}, line 1: expected a JSON list of objects, got {type(items).__name__}")
-    for i, item in enumerate(items):
-        data, error = _as_object(item)
-        yield Row(path.name, i+1, data, error, i, path)
+    for line, item in enumerate(items, 1): yield Row(path.name, line, *_as_object(item), path=path)
 
 def read_whole(path): # generator of one Row
     "A file that is one text; the name of its folder is the label"
     path = Path(path)
     text, folder = decode(path), path.parent.name
     data = dict(text=text.strip(), label=folder, id=f"{folder}/{path.stem}")
-    yield Row(f"{folder}/{path.name}", 1, data, encoding_error(text), 0, path)
+    yield Row(f"{folder}/{path.name}", 1, data, encoding_error(text), path=path)
 
+# %% ../../nbs/data/00_rows.ipynb #033011df
 endings = {".csv": "csv", ".tsv": "tsv", ".txt": "tsv", ".jsonl": "jsonl",
            ".jsonlines": "jsonl", ".ndjson": "jsonl", ".json": "json"}
 
@@ -164,14 +157,13 @@ def read_rows(path,            # a file
               header=None,     # names of the columns if the file has no header
              ): # generator of Row
     "The rows of a file of any of the known kinds"
-    path = Path(path)
-    kind = kind or endings.get(path.suffix.lower(), path.suffix)
+    kind = kind or endings.get(Path(path).suffix.lower(), Path(path).suffix)
     check_choice(kind, ("csv", "tsv", "jsonl", "json", "whole"), "kind of file")
     if quote is None: quote = kind == "csv"
     if kind in ("csv", "tsv"): return read_table(path, "," if kind == "csv" else "\t", quote, header)
     return dict(jsonl=read_jsonl, json=read_json, whole=read_whole)[kind](path)
 
-# %% ../../nbs/data/00_rows.ipynb #5312ea11
+# %% ../../nbs/data/00_rows.ipynb #6a550dee
 class Dropped(Exception):
     "A row that the rules of its dataset leave out"
 
@@ -180,7 +172,7 @@ class BadRow(ValueError):
 
 @dataclass
 class Source:
-    "What a reader needs to know besides the row, and the books it keeps"
+    "The facts about a dataset that its reader needs, and the record of the reading"
     name: str = "data"   # name of the dataset
     split: str = ""      # its part
     lang: str = "en"     # language asked for
@@ -202,14 +194,15 @@ class Source:
         if name and not is_blank(row.data[name]): return str(row.data[name]).strip()
         return "-".join(filter(None, (self.name, self.split, str(row.index))))
 
-# %% ../../nbs/data/00_rows.ipynb #c3b14cc1
+# %% ../../nbs/data/00_rows.ipynb #f608f9cd
 def build(reader,     # (row, source, **options) -> Instance or None
           rows,       # iterable of Row
           src,        # Source
           group=None, # column whose equal values belong to one instance: the reader then gets a list of rows
           **options,  # options of the reader
          ): # generator of Instance
-    "Turn rows into instances, minding the bad ones"
+    "Turn rows into instances; bad rows stop the reading or are recorded"
+    rows = _indexed(rows)
     for item in _grouped(rows, src, group) if group else rows:
         row = item[0] if group else item
         try:
@@ -221,6 +214,12 @@ def build(reader,     # (row, source, **options) -> Instance or None
         else:
             if x is not None: yield x
 
+def _indexed(rows):
+    "The rows, numbered through all files"
+    for i, row in enumerate(rows):
+        row.index = i
+        yield row
+
 def _grouped(rows, src, column):
     "Lists of rows with the same value in a column"
     groups = {}
@@ -231,7 +230,7 @@ def _grouped(rows, src, column):
         except ValueError as e: src.bad(row, e)
     return groups.values()
 
-# %% ../../nbs/data/00_rows.ipynb #a08ae9ab
+# %% ../../nbs/data/00_rows.ipynb #6555f29f
 nli_labels = ("entailment", "neutral", "contradiction")
 fever_labels = ("supports", "not enough info", "refutes")
 sentiment_labels = ("negative", "positive")
@@ -241,17 +240,17 @@ fever_names = {**dict(zip(fever_labels, fever_labels)), **dict(zip(nli_labels, f
 sentiment_names = {"negative": "negative", "positive": "positive", "neg": "negative", "pos": "positive",
                    "0": "negative", "1": "positive"}
 
+# %% ../../nbs/data/00_rows.ipynb #6ef7c7ea
 def read_label(src,        # Source
                row,        # Row
-               value,      # what the file says
+               value,      # the label in the file
                names:dict, # spelling in lower case -> class name
-               missing=("-", "", "-1", "hidden", "none", "nan"), # spellings of "no label"
                keep:bool=False, # keep rows without a label, as None?
               ) -> str|None:
     "The class name of a row"
     if isinstance(value, float) and value.is_integer(): value = int(value)
     raw = "" if is_blank(value) else str(value).strip()
-    if raw.lower() in missing:
+    if raw.lower() in ("-", "", "-1", "hidden", "none", "nan"):
         if keep: return None
         raise Dropped("no gold label")
     check_choice(raw.lower(), sorted(names), "label")
@@ -264,19 +263,35 @@ def _check_unmixed(src, row, raw):
     first, line, other = src.memo.setdefault(("label", row.file), (kind, row.line, raw))
     if first != kind: raise ValueError(f"mixed labels: {raw!r} is {kind}, but {other!r} on line {line} is {first}")
 
-# %% ../../nbs/data/00_rows.ipynb #a8288bf8
+# %% ../../nbs/data/00_rows.ipynb #b878ddf7
 def check_range(text:str,         # the text
                 start,            # first character of the range
                 end,              # first character after it
-                what="highlight", # what it is, for the message
+                kind="highlight", # the kind of range, for the message
                ) -> tuple: # (start, end)
     "A character range that lies in the text and is not empty"
     if not all(isinstance(v, int) and not isinstance(v, bool) for v in (start, end)):
-        raise ValueError(f"{what} offsets must be whole numbers, got {start!r} and {end!r}")
+        raise ValueError(f"{kind} offsets must be whole numbers, got {start!r} and {end!r}")
     if not 0 <= start < end <= len(text):
-        raise ValueError(f"{what} offsets {start}:{end} are outside the text of {len(text)} characters {text[:40]!r}")
+        raise ValueError(f"{kind} offsets {start}:{end} are outside the text of {len(text)} characters {text[:40]!r}")
     return start, end
 
+def space_words(text:str) -> list: # (start, end) of every chunk
+    "Character offsets of the chunks between white space"
+    return [m.span() for m in re.finditer(r"\S+", text)]
+
+def ranges_of_numbers(numbers, # of white-space words
+                      text:str,
+                      kind="highlighted word", # the kind of number, for the message
+                     ) -> list: # character ranges
+    "The character ranges of white-space words given by number"
+    chunks = space_words(text)
+    for i in numbers:
+        if not isinstance(i, int) or not 0 <= i < len(chunks):
+            raise ValueError(f"{kind} {i!r} is outside the {len(chunks)} words of {text[:40]!r}")
+    return [chunks[i] for i in numbers]
+
+# %% ../../nbs/data/00_rows.ipynb #e80ed058
 def words_in(offsets,  # (start, end) of every word
              ranges,   # character ranges
              rule:str="overlap", # overlap: some of the word; inside: all of it, else as overlap if that leaves nothing
@@ -289,9 +304,12 @@ def words_in(offsets,  # (start, end) of every word
         out.update(inside or range(bisect_right(ends, s), bisect_left(starts, e)))
     return sorted(out)
 
-def space_words(text:str) -> list: # (start, end) of every chunk
-    "Character offsets of the chunks between white space"
-    return [m.span() for m in re.finditer(r"\S+", text)]
+def words_in_parts(offsets, # of every part
+                   ranges,  # of every part
+                  ) -> set: # word indices, numbered through the parts
+    "The words of an instance that lie in the character ranges of its parts"
+    first = [0, *accumulate(map(len, offsets))]
+    return {f + w for f, offs, found in zip(first, offsets, ranges) for w in words_in(offs, found)}
 
 # %% ../../nbs/data/00_rows.ipynb #2dbbb7ed
 def marked_ranges(marked:str, # text with asterisks around highlighted words

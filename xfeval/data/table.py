@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['load_table']
 
-# %% ../../nbs/data/03_table.ipynb #ea9b7261
+# %% ../../nbs/data/03_table.ipynb #f2c8cc9b
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,16 +12,11 @@ import pandas as pd
 
 from ..core.text import Gold, Instance, split_words
 from ..core.utils import check_choice
-from .datasets import Dataset, first_problem, unique_ids
-from .rows import (Row, Source, build, check_range, endings, is_blank, marked_ranges, read_label,
-                              read_rows, space_words, words_in)
+from .datasets import Dataset, as_dataset
+from .rows import (Row, Source, build, check_range, endings, is_blank, marked_ranges, ranges_of_numbers,
+                              read_label, read_rows, words_in_parts)
 
-# %% ../../nbs/data/03_table.ipynb #945ba320
-def _cell(v):
-    "A cell, with lists that are written as text"
-    try: return json.loads(v) if isinstance(v, str) else v
-    except ValueError: return v
-
+# %% ../../nbs/data/03_table.ipynb #558e6f70
 def _marks(value, text):
     "Character ranges of `*marks*`"
     ranges = marked_ranges(str(value), text)
@@ -34,32 +29,25 @@ def _characters(value, text):
         raise ValueError(f"highlights must be a list of [start, end], got {value!r:.60}")
     return [check_range(text, s, e) for s, e in value]
 
-def _chunks(value, text):
-    "Character ranges of white-space words given by number"
-    chunks = space_words(text)
-    for v in value:
-        if not isinstance(v, int) or not 0 <= v < len(chunks):
-            raise ValueError(f"highlighted word {v!r} is outside the {len(chunks)} words of {text[:40]!r}")
-    return [chunks[v] for v in value]
-
-def _highlight(value, text, way):
+def _highlight(value, text, format):
     "Character ranges of one highlight cell, or None where it is empty"
     if is_blank(value): return None
-    if way == "marks": return _marks(value, text)
-    value = _cell(value)
+    if format == "marks": return _marks(value, text)
+    try: value = json.loads(value) if isinstance(value, str) else value
+    except ValueError: pass # refused in the next line
     if not isinstance(value, (list, tuple)): raise ValueError(f"highlights must be a list, got {value!r:.60}")
-    return _characters(value, text) if way == "characters" else _chunks(value, text)
+    return _characters(value, text) if format == "characters" else ranges_of_numbers(value, text)
 
-# %% ../../nbs/data/03_table.ipynb #736ef72f
+# %% ../../nbs/data/03_table.ipynb #01f49c27
 @dataclass
-class _Table:
-    "What the columns of a table mean"
+class _Columns:
+    "The columns of a table, and how they are read"
     texts: list       # columns of the parts
     label: str|None   # column of the class
     id: str|None      # column of the id
     lang: str         # a language, or the column that has it
-    marks: list       # columns of the highlights
-    way: str          # how highlights are written
+    highlights: list  # columns of the highlights
+    format: str       # how highlights are written
     names: dict       # spelling in lower case -> class name
     fixed: tuple      # parts that are never explained
 
@@ -68,36 +56,28 @@ class _Table:
         texts = [row.text(c) for c in self.texts]
         lang = row.text(self.lang) if self.lang in row.data else self.lang
         offsets = [split_words(t, lang) for t in texts]
-        label = None if self.label is None else self.class_of(src, row, row.get(self.label))
-        known = self.id and row.get(self.id) is not None
-        id = src.id(row, self.id) if known else src.id(row)
-        return Instance(texts, offsets, label, lang, id, self.gold(row, texts, offsets), fixed=self.fixed)
+        label = None if self.label is None else _class_of(row.get(self.label), row, src, self.names)
+        id = src.id(row, self.id) if self.id and row.get(self.id) is not None else src.id(row)
+        ranges = [_highlight(row.get(c), t, self.format) for c, t in zip(self.highlights, texts)]
+        annotated = any(r is not None for r in ranges)
+        gold = Gold(tokens=words_in_parts(offsets, [r or [] for r in ranges])) if annotated else None
+        return Instance(texts, offsets, label, lang, id, gold, fixed=self.fixed)
 
-    def gold(self, row, texts, offsets):
-        "The highlighted words, or None where no part has highlights"
-        tokens, annotated, first = set(), False, 0
-        for text, offs, column in zip(texts, offsets, self.marks):
-            ranges = _highlight(row.get(column), text, self.way)
-            annotated |= ranges is not None
-            tokens.update(first + w for w in words_in(offs, ranges or []))
-            first += len(offs)
-        return Gold(tokens=tokens) if annotated else None
+def _class_of(value, row, src, names):
+    "The class name of a row; a number needs names"
+    if names: return read_label(src, row, value, names)
+    if is_blank(value): raise ValueError("the label is empty")
+    if isinstance(value, (int, float)) or isinstance(value, str) and value.strip().lstrip("-").isdigit():
+        raise ValueError(f"label {value!r} is a number: pass labels=[...] with the names of the classes in order")
+    if not isinstance(value, str): raise ValueError(f"label {value!r} is not a class name")
+    return value.strip()
 
-    def class_of(self, src, row, value):
-        "The class name of a row; a number needs names"
-        if self.names: return read_label(src, row, value, self.names)
-        if is_blank(value): raise ValueError("the label is empty")
-        if isinstance(value, (int, float)) or isinstance(value, str) and value.strip().lstrip("-").isdigit():
-            raise ValueError(f"label {value!r} is a number: pass labels=[...] with the names of the classes in order")
-        if not isinstance(value, str): raise ValueError(f"label {value!r} is not a class name")
-        return value.strip()
-
-# %% ../../nbs/data/03_table.ipynb #9f5b7fc5
+# %% ../../nbs/data/03_table.ipynb #61fce0bf
 def _table_rows(source, quote):
     "The rows of a DataFrame or file, and its name"
     if isinstance(source, pd.DataFrame):
         records = source.to_dict("records")
-        return [Row("DataFrame", i+1, d, "", i) for i, d in enumerate(records)], "DataFrame"
+        return [Row("DataFrame", i, d) for i, d in enumerate(records, 1)], "DataFrame"
     if not Path(source).is_file():
         raise ValueError(f"no file {str(source)!r}: load_table takes a DataFrame or a {', '.join(endings)} file")
     return read_rows(source, quote=quote), Path(source).name
@@ -108,6 +88,7 @@ def _class_names(labels):
     spellings = {str(k).strip().lower(): v for k, v in named.items()} | {v.lower(): v for v in named.values()}
     return tuple(dict.fromkeys(named.values())), spellings
 
+# %% ../../nbs/data/03_table.ipynb #ed259e24
 def load_table(source,           # a DataFrame, or a CSV, TSV, JSON or JSON lines file
                part1:str,        # column of the (first) text
                part2:str=None,   # column of the second text
@@ -132,8 +113,6 @@ def load_table(source,           # a DataFrame, or a CSV, TSV, JSON or JSON line
         raise ValueError(f"{len(texts)} parts need {len(texts)} columns of highlights, got {marks!r}")
     rows, file = _table_rows(source, quote)
     classes, spellings = _class_names(labels)
-    table = _Table(texts, label, id, lang, marks, highlight_format, spellings, fixed)
+    columns = _Columns(texts, label, id, lang, marks, highlight_format, spellings, fixed)
     src = Source(name or Path(file).stem, "", lang, strict=strict)
-    items = list(unique_ids(build(table.read, rows, src)))
-    if not items: raise ValueError(f"no usable row in {file}{first_problem(src, False)}")
-    return Dataset(items, src.name, "", lang, classes or None, src.skipped, src.dropped, [file]).sample(n, seed)
+    return as_dataset(build(columns.read, rows, src), src, [file], n, seed, classes)
