@@ -14,7 +14,10 @@ _names = { # module: its public names
     "metrics.evaluate": ("evaluate", "list_metrics"),
     "board.summarise": ("summarise",),
 }
-registers = {"dataset": ("xfeval.truth.corpora",), "renderer": ("xfeval.view.show",)} # {registry: modules that add to it}
+registers = { # registry: modules that add to it, imported when it is first read
+    "dataset": ("xfeval.truth.corpora",),
+    "renderer": ("xfeval.view.show",),
+}
 _places = {name: module for module, names in _names.items() for name in names}
 __all__ = ["__version__", *_places]
 

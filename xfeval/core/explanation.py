@@ -5,10 +5,9 @@
 # %% auto #0
 __all__ = ['kinds', 'baselines', 'subword_rules', 'renderers', 'item_words', 'Explanation', 'average']
 
-# %% ../../nbs/core/02_explanation.ipynb #c3a9ff0c
-import dataclasses
+# %% ../../nbs/core/02_explanation.ipynb #f15271b9
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from types import MappingProxyType
 
@@ -36,7 +35,7 @@ def item_words(item, kind:str) -> tuple: # the words an item uses, part 1 first
     "The word indices of one item"
     return tuple(w for a, b in _ranges(item, kind) for w in range(a, b+1))
 
-# %% ../../nbs/core/02_explanation.ipynb #902a2d78
+# %% ../../nbs/core/02_explanation.ipynb #ca40d79e
 def _check_items(x, kind, items, ranges, scores):
     "Different items that fit the instance, with finite scores"
     if len(set(items)) != len(items): raise ValueError("an item occurs twice in the explanation")
@@ -51,8 +50,11 @@ def _check_items(x, kind, items, ranges, scores):
     for k in np.flatnonzero(~np.isfinite(scores))[:1]:
         raise ValueError(f"score {scores[k]} of item {items[k]} of instance {x.id!r} is not a finite number")
 
+# %% ../../nbs/core/02_explanation.ipynb #a6df0883
 def _ordered(x, kind, items, scores):
     "Items and scores, checked and sorted: best first, ties by first index"
+    check_choice(kind, kinds, "kind of explanation")
+    if scores.shape != (len(items),): raise ValueError(f"{len(items)} items but scores of shape {scores.shape}")
     ranges = [_ranges(i, kind) for i in items]
     items = [_item(r, kind) for r in ranges]
     _check_items(x, kind, items, ranges, scores)
@@ -62,7 +64,7 @@ def _ordered(x, kind, items, scores):
     scores.setflags(write=False)
     return tuple(items[k] for k in order), scores
 
-# %% ../../nbs/core/02_explanation.ipynb #23fe215a
+# %% ../../nbs/core/02_explanation.ipynb #123e4d76
 baselines = ("random", "trivial") # techniques that are baselines unless an explanation says otherwise
 
 @dataclass(frozen=True, eq=False)
@@ -82,13 +84,13 @@ class Explanation:
     baseline: bool|None = None # random or trivial? None: as the name of the technique says
 
     def __post_init__(self):
-        check_choice(self.kind, kinds, "kind of explanation")
-        scores, base = np.asarray(self.scores, float), self.base or self.method
-        if scores.ndim != 1 or len(scores) != len(self.items):
-            raise ValueError(f"{len(self.items)} items but scores of shape {scores.shape}")
-        items, scores = _ordered(self.instance, self.kind, self.items, scores)
+        items, scores = _ordered(self.instance, self.kind, self.items, np.asarray(self.scores, float))
+        base = self.base or self.method
         put(self, items=items, scores=scores, notes=tuple(self.notes), options=MappingProxyType(dict(self.options)),
             base=base, baseline=base in baselines if self.baseline is None else bool(self.baseline))
+    def replace(self, **kw) -> "Explanation": return replace(self, **kw) # a copy with some fields changed
+    def text(self, item) -> str: # an item in words
+        return " ~ ".join(" ".join(self.instance.words[a:b+1]) for a, b in _ranges(item, self.kind))
     def __len__(self): return len(self.items)
     def __iter__(self): return iter(zip(self.items, self.scores.tolist()))
     def __eq__(self, other): return isinstance(other, Explanation) and self.to_dict() == other.to_dict()
@@ -99,19 +101,7 @@ class Explanation:
         more = " ..." if len(self) > 3 else ""
         return f"Explanation({self.method}, {self.kind}, {len(self)} items, target={self.target!r}: {top}{more})"
 
-# %% ../../nbs/core/02_explanation.ipynb #2835e889
-@patch
-def text(self:Explanation, item) -> str:
-    "An item in words"
-    w = self.instance.words
-    return " ~ ".join(" ".join(w[a:b+1]) for a, b in _ranges(item, self.kind))
-
-@patch
-def replace(self:Explanation, **kw) -> Explanation:
-    "A copy with some fields changed"
-    return dataclasses.replace(self, **kw)
-
-# %% ../../nbs/core/02_explanation.ipynb #7cce07ad
+# %% ../../nbs/core/02_explanation.ipynb #64f79600
 @patch
 def T(self:Explanation, k:int) -> frozenset: # unique words of the first `k` items
     "The words used by the first `k` items"
@@ -126,8 +116,9 @@ def theta(self:Explanation, k:int) -> int:
 @patch
 def ranking(self:Explanation) -> tuple:
     "Unique words in the order in which the items bring them in"
-    return tuple(dict.fromkeys(w for i in self.items for w in item_words(i, self.kind)))
+    return self.take(self.instance.n_words)
 
+# %% ../../nbs/core/02_explanation.ipynb #ddcfea6d
 @patch
 def take(self:Explanation,
          theta:int,           # number of unique words
@@ -199,7 +190,7 @@ def _subwords_to_words(x, s, offsets, rule):
         if over and max(over) > 0: groups[starts[part] + int(np.argmax(over))].append(v)
     return np.array([subword_rules[rule](g) if g else 0. for g in groups])
 
-# %% ../../nbs/core/02_explanation.ipynb #8e8361ce
+# %% ../../nbs/core/02_explanation.ipynb #7b0c3528
 @patch(cls_method=True)
 def from_scores(cls:Explanation,
                 instance:Instance,    # the explained instance
@@ -219,8 +210,8 @@ def from_scores(cls:Explanation,
     s = np.asarray(scores.detach().cpu() if hasattr(scores, "detach") else scores, float)
     if kind == "span": raise ValueError("span explanations are given as a dictionary {((s0, e0), (s1, e1)): score}")
     if kind == "pair":
+        if s.shape != instance.sizes: raise ValueError(f"pair scores must have shape {instance.sizes}, got {s.shape}")
         m, n = instance.sizes
-        if s.shape != (m, n): raise ValueError(f"pair scores must have shape {(m, n)}, got {s.shape}")
         return cls(instance, kind, list(product(range(m), range(m, m+n))), s.ravel(), method, target, **kw)
     if s.ndim != 1: raise ValueError(f"token scores must be a flat list, got shape {s.shape}")
     if offsets is not None: s = _subwords_to_words(instance, s, offsets, subword)

@@ -5,10 +5,9 @@
 # %% auto #0
 __all__ = ['split_words', 'json_safe', 'put', 'Gold', 'join_words', 'Instance']
 
-# %% ../../nbs/core/01_text.ipynb #97a85898
-import dataclasses
+# %% ../../nbs/core/01_text.ipynb #e5313223
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
 
@@ -165,7 +164,7 @@ class _Words:
     def explained(self) -> np.ndarray: # the words of the parts that are not fixed
         return np.flatnonzero(~np.isin(self.part_of, self.fixed))
 
-# %% ../../nbs/core/01_text.ipynb #fe03affd
+# %% ../../nbs/core/01_text.ipynb #53203728
 @dataclass(frozen=True, eq=False)
 class Instance(_Words):
     "One text or an ordered pair of texts, cut into words, with what is known about it"
@@ -190,6 +189,7 @@ class Instance(_Words):
     def fingerprint(self) -> str:
         "Equal for equal words with equal fixed parts"
         return fingerprint(self.texts, self.offsets, self.fixed)
+    def replace(self, **kw) -> "Instance": return replace(self, **kw) # a copy with some fields changed
     def __hash__(self): return hash((self.id, self.fingerprint))
     def __eq__(self, other): return isinstance(other, Instance) and self.to_dict() == other.to_dict()
     def __reduce__(self): return Instance.from_dict, (self.to_dict(),)
@@ -214,7 +214,7 @@ def from_words(cls:Instance, parts, label=None, lang="en", id=None, **kw):
     given = {k: v for k, v in kw.items() if v is not None}
     return cls(texts, offsets, label, lang, id or "", **given)
 
-# %% ../../nbs/core/01_text.ipynb #39eeabc4
+# %% ../../nbs/core/01_text.ipynb #62a94859
 @patch
 def to_dict(self:Instance) -> dict:
     "Plain JSON values"
@@ -232,8 +232,3 @@ def from_dict(cls:Instance, d):
     if extra: raise ValueError(f"unknown fields of an instance: {sorted(extra)}")
     gold = Gold(**d["gold"]) if d.get("gold") is not None else None
     return cls(**{**d, "gold": gold})
-
-@patch
-def replace(self:Instance, **kw) -> Instance:
-    "A copy with some fields changed"
-    return dataclasses.replace(self, **kw)

@@ -23,7 +23,7 @@ from ..core.utils import Registry, bundled, check_choice, data_root, fingerprint
 from .readers import read_alignments
 from .rows import BadRow, Row, Source, build, read_rows
 
-# %% ../../nbs/data/02_datasets.ipynb #0efbcc7f
+# %% ../../nbs/data/02_datasets.ipynb #cfa5e272
 class Dataset(list):
     "A list of instances that knows its name, its classes, and what was left out"
     def __init__(self, items=(), name="data", split="", lang="en", labels=None, skipped=(), dropped=None, files=()):
@@ -39,7 +39,9 @@ class Dataset(list):
     def like(self, items) -> "Dataset":
         "Other items, same description"
         return Dataset(items, self.name, self.split, self.lang, self.labels, self.skipped, self.dropped, self.files)
-    def __getitem__(self, i): return self.like(super().__getitem__(i)) if isinstance(i, slice) else super().__getitem__(i)
+    def __getitem__(self, i):
+        found = super().__getitem__(i)
+        return self.like(found) if isinstance(i, slice) else found
     def __reduce__(self): return Dataset, (list(self),), vars(self)
     def __repr__(self):
         split = f", {self.split}" if self.split else ""
@@ -168,7 +170,7 @@ def _missing(name, split, lang, path):
                       f"Get it from {info['source']} and put it there, or pass path= (a folder or a file), "
                       f"or set XFEVAL_DATA{hub}.")
 
-# %% ../../nbs/data/02_datasets.ipynb #aad6f256
+# %% ../../nbs/data/02_datasets.ipynb #fdc37512
 def _file_rows(found, src):
     "The rows of several files; a file that cannot be read at all counts as one bad row"
     for p, w in found:
@@ -179,7 +181,6 @@ def _file_rows(found, src):
             if src.strict: raise BadRow(str(e)) from None
             src.skipped.append((p.name, 1, str(e).removeprefix(f"{p.name}, line 1: ")))
 
-# %% ../../nbs/data/02_datasets.ipynb #dc02c76d
 def _hub_rows(name, split, lang):
     "The rows of a dataset on the hub"
     info = datasets.info(name)
@@ -222,13 +223,10 @@ def reader_options(name) -> dict: # option -> default
     parameters = inspect.signature(datasets[name]).parameters
     return {k: p.default for k, p in parameters.items() if p.default is not p.empty}
 
-# %% ../../nbs/data/02_datasets.ipynb #cdbe53f1
-def as_dataset(items,     # instances as they are read
-               src:Source, # the record of their reading
-               files,      # names of the files they come from
-               n:int|None, # how many instances; None: all
-               seed:int|None, # of the sample; None: the first `n`, without reading further
-               labels=(),  # class names, unless the instances have others
+# %% ../../nbs/data/02_datasets.ipynb #f8c68433
+def as_dataset(items, src, files, # instances as they are read, their `Source` and the names of their files
+               n, seed,           # of the sample
+               labels=(),         # class names, unless the instances have others
               ) -> Dataset:
     "A sample of the instances, with ids of their own: a second x becomes x~2"
     seen, unique = Counter(), []
@@ -251,23 +249,22 @@ def _read_dataset(fn, info, src, n, seed, path, options):
     files = [p.name for p, _ in found] or ["hub:" + (info["hub"] or [""])[0]]
     return as_dataset(build(fn, rows, src, info["group"], **options), src, files, n, seed, info["labels"])
 
-# %% ../../nbs/data/02_datasets.ipynb #f71b49ab
+# %% ../../nbs/data/02_datasets.ipynb #75fb7bca
 def _description(name, path):
     "One line of `list_datasets`"
-    info = datasets.info(name)
+    info, reader = datasets.info(name), datasets[name]
     made, ours = info["source"] == "generated", info["source"] == "bundled"
     lang = "en" if "en" in info["languages"] else info["languages"][0]
     found = [s for s in info["files"] if made or find_files(name, s, lang, None if ours else path)]
     root = bundled() if ours else path or data_root() or "XFEVAL_DATA is not set"
-    options = {} if made else reader_options(name)
+    options = [] if made else [f"{k}={v!r}" for k, v in reader_options(name).items()]
+    patterns = dict.fromkeys(w.pattern for ways in info["files"].values() for w in ways)
     return dict(name=name, task=info["task"], parts=" + ".join(info["parts"]), fixed=" ".join(info["fixed"]),
                 labels=", ".join(info["labels"]), splits=", ".join(info["files"]), size=info["sizes"],
                 languages=" ".join(info["languages"]), licence=info["licence"], source=info["source"],
-                hub=info["hub"][0] if info["hub"] else "",
-                options=", ".join(f"{k}={v!r}" for k, v in options.items()),
-                looked_for="; ".join(dict.fromkeys(w.pattern for ways in info["files"].values() for w in ways)),
-                looked_in="" if made else str(root), found=", ".join(found), reader=datasets[name].__name__,
-                note=info["note"])
+                hub=info["hub"][0] if info["hub"] else "", options=", ".join(options),
+                looked_for="; ".join(patterns), looked_in="" if made else str(root), found=", ".join(found),
+                reader=reader.__name__, note=info["note"])
 
 def list_datasets(path=None, # the folder of datasets; default XFEVAL_DATA
                  ) -> pd.DataFrame: # one row per dataset
