@@ -17,14 +17,14 @@ from fastcore.basics import patch
 from .text import Instance, json_safe, put
 from .utils import Registry, check_choice
 
-# %% ../../nbs/core/02_explanation.ipynb #9a3a8f0c
+# %% ../../nbs/core/02_explanation.ipynb #1a108e74
 kinds = ("token", "pair", "span")
 
 def _ranges(item, kind):
     "The word ranges of an item, ends included: one for a word, one in each part for a pair"
     if kind == "token": return ((int(item), int(item)),)
-    if kind == "pair": return tuple((int(w), int(w)) for w in item)
-    return tuple((int(a), int(b)) for a, b in item)
+    (a, b), (c, d) = item if kind == "span" else ((w, w) for w in item)
+    return ((int(a), int(b)), (int(c), int(d)))
 
 def _item(ranges, kind):
     "The item of these word ranges"
@@ -33,24 +33,26 @@ def _item(ranges, kind):
 
 def item_words(item, kind:str) -> tuple: # the words an item uses, part 1 first
     "The word indices of one item"
-    return tuple(w for a, b in _ranges(item, kind) for w in range(a, b+1))
+    if kind != "span": return (item,) if kind == "token" else tuple(item)
+    (a, b), (c, d) = item
+    return (*range(a, b+1), *range(c, d+1))
 
-# %% ../../nbs/core/02_explanation.ipynb #ca40d79e
+# %% ../../nbs/core/02_explanation.ipynb #9e8b2ee7
 def _check_items(x, kind, items, ranges, scores):
     "Different items that fit the instance, with finite scores"
     if len(set(items)) != len(items): raise ValueError("an item occurs twice in the explanation")
     if kind != "token" and len(x.sizes) < 2:
         raise ValueError(f"{kind} explanations need two parts, instance {x.id!r} has one")
     m, n = x.sizes[0], x.n_words
-    limits = [(0, n)] if kind == "token" else [(0, m), (m, n)]
     for item, r in zip(items, ranges):
-        if not all(low <= a <= b < high for (a, b), (low, high) in zip(r, limits, strict=True)):
+        (a, b), (c, d) = r[0], r[-1]
+        if not (0 <= a < n if kind == "token" else 0 <= a <= b < m <= c <= d < n):
             sizes = " + ".join(map(str, x.sizes))
             raise ValueError(f"{kind} item {item} does not fit instance {x.id!r} with {sizes} words")
     for k in np.flatnonzero(~np.isfinite(scores))[:1]:
         raise ValueError(f"score {scores[k]} of item {items[k]} of instance {x.id!r} is not a finite number")
 
-# %% ../../nbs/core/02_explanation.ipynb #a6df0883
+# %% ../../nbs/core/02_explanation.ipynb #87160838
 def _ordered(x, kind, items, scores):
     "Items and scores, checked and sorted: best first, ties by first index"
     check_choice(kind, kinds, "kind of explanation")
@@ -59,7 +61,8 @@ def _ordered(x, kind, items, scores):
     items = [_item(r, kind) for r in ranges]
     _check_items(x, kind, items, ranges, scores)
     rounded = np.round(scores, 6) + 0.
-    order = sorted(range(len(items)), key=lambda k: (-rounded[k], *zip(*ranges[k]))) # starts, then ends
+    starts = [[a for a, _ in r] for r in ranges]
+    order = sorted(range(len(items)), key=lambda k: (-rounded[k], starts[k], ranges[k]))
     scores = scores[order]
     scores.setflags(write=False)
     return tuple(items[k] for k in order), scores

@@ -95,7 +95,8 @@ def _targets(self:Engine, ks, jobs, enc_of):
     "The class each job asks about: given, gold, the one predicted for the full input, or none"
     free = [k for k in ks if jobs[k].target is None and jobs[k].output not in ("probs", "label", "neg_loss")]
     texts = {id(enc_of[k]): enc_of[k] for k in free}
-    logits = self._answer([(e, Query(np.ones((1, len(e.players)), bool)), self.clf.absences[0]) for e in texts.values()])
+    full = [(e, Query(np.ones((1, len(e.players)), bool)), self.clf.absences[0]) for e in texts.values()]
+    logits = self._answer(full)
     top = {key: int(z[0].argmax()) for key, z in zip(texts, logits)}
     targets = {k: jobs[k].target for k in ks}
     for k in ks:
