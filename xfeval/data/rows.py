@@ -61,7 +61,7 @@ def decode(path) -> str: # text; undecodable bytes stay as lone surrogates
     return raw.decode("utf-8-sig", errors="surrogateescape")
 
 def encoding_error(s:str) -> str: # empty if all is well
-    "What is wrong with the bytes behind `s`"
+    "The first byte of `s` that is not UTF-8, for the message"
     m = re.search("[\udc80-\udcff]", s)
     if not m: return ""
     before = s[max(0, m.start()-20):m.start()]
