@@ -1,11 +1,12 @@
 "Instances, explanations, budgets: values that round-trip and rules that hold"
-import json, pickle
+import json, os, pickle, subprocess, sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from xfeval.core.game import Ask, play
+from xfeval.core.game import Query, run_game
 from xfeval.core.explanation import Explanation, average, item_words
 from xfeval.core.text import Gold, Instance, join_words, split_words
 from xfeval.core.utils import Registry, check_choice, seed_for, write_whole
@@ -163,18 +164,19 @@ def test_seeds_belong_to_names():
     assert seed_for(0, *key) == seed_for(0, *key) != seed_for(1, *key)
 
 
-def test_play_and_ask():
+def test_queries_and_games():
     def gen():
         v = yield np.eye(2, dtype=bool)
         return v.sum()
-    assert play(gen(), lambda Z: Z @ [1., 2.]) == 3.
-    with pytest.raises(ValueError, match="boolean"): Ask(np.ones((1, 2)))
-    with pytest.raises(ValueError, match=r"\[0, 1\]"): Ask(np.full((1, 2), 2.), absent="soft_bernoulli")
+    assert run_game(gen(), lambda Z: Z @ [1., 2.]) == 3.
+    with pytest.raises(ValueError, match="boolean"): Query(np.ones((1, 2)))
+    with pytest.raises(ValueError, match=r"\[0, 1\]"): Query(np.full((1, 2), 2.), absent="soft_bernoulli")
 
 
-def test_instances_travel_between_processes():
+def test_values_travel_between_processes():
     x = pair().replace(meta=dict(a=1), gold=Gold(tokens=[0]))
-    assert pickle.loads(pickle.dumps(x)) == x
+    e = Explanation.from_scores(x, np.arange(7.), options=dict(budget=3), notes=["truncated"], baseline=True)
+    assert pickle.loads(pickle.dumps(x)) == x and pickle.loads(pickle.dumps(e)) == e
 
 
 @pytest.mark.parametrize("text,words", [
@@ -202,7 +204,84 @@ def test_raw_text_of_our_corpora_is_cut_into_the_same_words_again(lang):
 
 
 def test_code_of_rooms():
-    from xfeval.core.utils import code_of
+    from xfeval._rooms import code_of
     assert code_of("models") != code_of("engine") and code_of("models") == code_of("models")
     assert code_of("explainers", "models") != code_of("explainers")
     with pytest.raises(ValueError, match="no room"): code_of("cellar")
+
+
+def fresh(code):
+    "The output of a program run in a new process"
+    path = os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+    assert out.returncode == 0, out.stderr
+    return out.stdout.split()
+
+
+def test_core_needs_numpy_only():
+    heavy = "pandas torch scipy sklearn transformers matplotlib IPython networkx yaml".split()
+    code = f"""
+import sys
+import xfeval.core.utils, xfeval.core.text, xfeval.core.explanation, xfeval.core.game
+print("numpy" in sys.modules, *[m for m in {heavy} if m in sys.modules], *[m for m in sys.modules
+      if m.startswith("xfeval.") and not m.startswith(("xfeval.core", "xfeval._rooms"))])"""
+    assert fresh(code) == ["True"]
+
+
+@pytest.mark.parametrize("first", ["xfeval.core.explanation", "xfeval", "xfeval.core", "xfeval.view.show", "xfeval.view.html"])
+def test_explanations_show_themselves_whatever_is_imported_first(first):
+    code = f"""
+import {first}
+from xfeval.core.explanation import Explanation
+from xfeval.core.text import Instance
+e = Explanation.from_scores(Instance.from_text("a film"), [1., 2.])
+print(all(hasattr(Explanation, m) for m in ("show", "to_html", "save")), "film" in e.to_html(), e._repr_html_() == e.to_html())"""
+    assert fresh(code) == ["True"]*3
+
+
+def test_explanations_are_saved_and_refuse_unknown_pictures(tmp_path):
+    e = Explanation.from_scores(Instance.from_text("a film"), [1., 2.])
+    assert e.save(tmp_path/"a.html").read_text().startswith("<!doctype html>")
+    with pytest.raises(ValueError, match="unknown picture 'arc'.*did you mean 'arcs'"): e.to_html("arc")
+
+
+def test_a_registry_is_completed_by_the_modules_the_package_names(tmp_path, monkeypatch):
+    import xfeval
+    module = "registers_a_parting"
+    (tmp_path/f"{module}.py").write_text("""
+from test_registry_of_greetings import greetings
+@greetings("bye")
+def bye(): "A parting"
+""")
+    greetings = Registry("greeting")
+    monkeypatch.setitem(sys.modules, "test_registry_of_greetings", type(sys)("x"))
+    sys.modules["test_registry_of_greetings"].greetings = greetings
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(xfeval.registers, "greeting", (module,))
+    greetings("hello")(lambda: 1)
+    assert module not in sys.modules and "bye" in greetings and list(greetings) == ["hello", "bye"]
+    assert greetings.info("bye")["description"] == "A parting" and len(greetings.table()) == 2
+    with pytest.raises(ValueError, match="unknown greeting 'by'.*did you mean 'bye'"): greetings.info("by")
+    monkeypatch.delitem(sys.modules, module)
+
+
+OLD = json.loads((Path(__file__).parent/"explanations_0_1_0.json").read_text())
+
+
+def test_json_of_version_0_1_0_is_read():
+    x, q = instances = [Instance.from_dict(d) for d in OLD["instances"]]
+    assert [i.to_dict() for i in instances] == OLD["instances"]
+    assert x.gold.spans == {((2, 3), (7, 8))} and x.links == {(0, 0), (1, 6)} and q.fixed == (1,)
+    *es, short = [Explanation.from_dict(d, {"guitar": x}) for d in OLD["explanations"]]
+    for e, d in zip(es, OLD["explanations"]):
+        assert {k: v for k, v in e.to_dict().items() if k != "baseline"} == d
+    assert short == es[0] and [e.baseline for e in es] == [False, True, True, False]
+
+
+def test_a_baseline_says_so():
+    x = pair()
+    assert Explanation.from_scores(x, np.ones(7), method="random").baseline
+    assert not Explanation.from_scores(x, np.ones(7), method="lime").baseline
+    e = Explanation.from_scores(x, np.ones(7), method="shuffled", baseline=True)
+    assert e.baseline and e.flat().baseline and Explanation.from_dict(e.to_dict()).baseline
+    assert not e.replace(method="random", base="random", baseline=False).baseline

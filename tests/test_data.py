@@ -1,12 +1,13 @@
 "Readers, the registry and load_data: small files of every native format, broken files, the hub, and the row counts of the real data where it exists"
-import csv, json, sys, types
+import csv, json, subprocess, sys, types
 
 import pandas as pd
 import pytest
+import yaml
 from hypothesis import given, settings, strategies as st
 
 from xfeval.core.text import Gold, Instance, split_words
-from xfeval.core.utils import bundled, data_root
+from xfeval.core.utils import bundled, data_root, shipped
 from xfeval.data.datasets import (Dataset, dataset, datasets, find_files, join_highlights, list_datasets,
                                   load_alignments, load_data, reader_options, xnli_languages)
 from xfeval.data.table import load_table
@@ -270,6 +271,13 @@ def test_list_datasets_shows_where_it_looked_and_what_it_found(tmp_path):
                  "controlled-nli controlled-xnli controlled-fever controlled-sentiment controlled-topic controlled-mrc controlled-evinf controlled-qa").split(): assert name in t.index
     assert (t[["task", "parts", "splits", "languages", "licence", "source"]] != "").all().all() and t.loc["eraser-multirc", "fixed"] == "query"
     assert reader_options("spanex-fever") == dict(dangling=False, annotators=1, classes="fever")
+
+def test_the_table_of_data_sets_belongs_to_the_installation(monkeypatch, tmp_path):
+    table = yaml.safe_load(shipped("datasets.yaml").read_text())
+    assert list(table)[1:] == [n for n in datasets if datasets.info(n)["source"] != "generated"]
+    monkeypatch.setenv("XFEVAL_HOME", str(tmp_path)) # other corpora and models, the same table
+    code = "from xfeval.data.datasets import datasets; print(len(datasets.info('snli')['files']))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "3\n"
 
 def test_a_new_dataset_is_one_decorator(tmp_path):
     name = "test-only"

@@ -15,7 +15,7 @@ from ..data.datasets import dataset, our_languages
 from ..data.readers import evinf_labels
 from ..data.rows import fever_labels, nli_labels, sentiment_labels
 
-# %% ../../nbs/truth/00_corpora.ipynb #c4a64c00
+# %% ../../nbs/truth/00_corpora.ipynb #9dbd2895
 corpora = Registry("controlled corpus")
 _tasks = ("inference", "fever", "sentiment", "topic", "mrc", "evinf", "qa")
 splits = ("train", "validation", "test", "test_unseen")
@@ -34,7 +34,7 @@ def _uncollected():
     finally:
         if on: gc.enable()
 
-# %% ../../nbs/truth/00_corpora.ipynb #0a28d4d9
+# %% ../../nbs/truth/00_corpora.ipynb #e49df671
 def generate(name:str,         # a registered corpus
              n:int,            # how many instances
              seed:int=0,       # another seed, other instances

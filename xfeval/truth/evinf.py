@@ -13,13 +13,13 @@ from .templates import assemble, chance, draw, fill, pick, plain, shuffled, word
 # %% ../../nbs/truth/09_evinf.ipynb #2876846f
 _lists = word_lists("evinf")
 
-# %% ../../nbs/truth/09_evinf.ipynb #b1873d6d
+# %% ../../nbs/truth/09_evinf.ipynb #80235932
 def _result(rng, way, effect, x, y, z, other=""):
     "One result sentence"
     template = _lists.reports[way][_lists.effects.index(effect)]
     return fill(template+" .", X=x, Y=y, Z=z, other=other, either=pick(rng, ["higher", "lower"]))
 
-# %% ../../nbs/truth/09_evinf.ipynb #aba10056
+# %% ../../nbs/truth/09_evinf.ipynb #98aefb13
 def _other_results(rng, x, w, ys, z, n=None):
     "Results about other outcomes or the other treatment, every pair of them at most once; `n`: how many at most"
     todo = [(x, y) for y in ys[2:]] + [(w, y) for y in shuffled(rng, ys)]
@@ -39,7 +39,7 @@ def _other_results(rng, x, w, ys, z, n=None):
         results.append(plain(_result(rng, way, pick(rng, _lists.effects), t, y, z, other or "")))
     return results
 
-# %% ../../nbs/truth/09_evinf.ipynb #074f7578
+# %% ../../nbs/truth/09_evinf.ipynb #ad5baa89
 def _abstract(rng, results, some, tell, allowed):
     "A whole abstract of 150 to 295 words around the results; `some` draws stock sentences, `tell` writes them"
     front, after, back = some(_lists.background, 2), some(_lists.remarks, int(rng.integers(0, 3))), some(_lists.endings, 2)
@@ -52,7 +52,7 @@ def _abstract(rng, results, some, tell, allowed):
     while n_words_of([document]) > 295: document.pop()
     return document
 
-# %% ../../nbs/truth/09_evinf.ipynb #5c78bf8d
+# %% ../../nbs/truth/09_evinf.ipynb #fae291b1
 @corpora("controlled-evinf", labels=_lists.effects, langs=("en",), options=("distractors",))
 def controlled_evinf(rng, lang, split, index, distractors=None):
     "An abstract of a clinical trial and a question about one treatment and one outcome"

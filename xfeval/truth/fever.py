@@ -13,10 +13,10 @@ from .templates import assemble, chance, draw, fill, pick, plain, shuffled, word
 # %% ../../nbs/truth/05_fever.ipynb #909858dc
 _lists = word_lists("fever")
 
-# %% ../../nbs/truth/05_fever.ipynb #a8906646
+# %% ../../nbs/truth/05_fever.ipynb #c68662c5
 facts, sources = _lists.facts, _lists.sources
 
-# %% ../../nbs/truth/05_fever.ipynb #e33669e7
+# %% ../../nbs/truth/05_fever.ipynb #3e9926ae
 def _containers(tree): return {child: top for top, children in tree.items() for child in children}
 
 def _tree(kind, about):
@@ -35,7 +35,7 @@ def _comparison(rng, tree, value, label):
     siblings, stranger = [w for w in tree[mine] if w != value], draw(rng, other, 1)[0]
     return pick(rng, [*siblings, stranger, *tree[stranger]])
 
-# %% ../../nbs/truth/05_fever.ipynb #2ca21303
+# %% ../../nbs/truth/05_fever.ipynb #fca0e905
 def _in(phrase, rng=None):
     "A dated verb phrase with the date at the end or (not with *was founded*) in front"
     forms = [f"{{S}} {phrase} in {{v}}|v", f"{{S}} {phrase} in the spring of {{v}}|v"]
@@ -54,7 +54,7 @@ def _makes_true(bound, m, n):
     if not bound: return m == n
     return m > n if bound == "more than" else m < n
 
-# %% ../../nbs/truth/05_fever.ipynb #374e58a6
+# %% ../../nbs/truth/05_fever.ipynb #57ecc1a5
 def _number(rng, kind, label):
     key, other = draw(rng, facts[kind]["number"], 2)
     bound = pick(rng, ["", "", "more than", "fewer than"])
@@ -74,7 +74,7 @@ def _place(rng, kind, label):
     w = _comparison(rng, tree, v, label)
     return dict(claim=(f"{{S}} {key}", v), evidence=w and (f"{{S}} {key}", w), trap=(f"{{S}} {other}", v))
 
-# %% ../../nbs/truth/05_fever.ipynb #b98db1d7
+# %% ../../nbs/truth/05_fever.ipynb #e353e75f
 def _kind(rng, kind, label):
     tree = _tree(kind, "kind")
     said, claimed, other = facts[kind]["kind"]
@@ -83,7 +83,7 @@ def _kind(rng, kind, label):
     if label == "not enough info": said = said.replace("|c", "") # *only* is needed to refute
     return dict(claim=(f"{{S}} {claimed}", v), evidence=w and (f"{{S}} {said}", w), trap=(other, v))
 
-# %% ../../nbs/truth/05_fever.ipynb #68478fa0
+# %% ../../nbs/truth/05_fever.ipynb #5f3781a8
 def _negation(rng, kind, label):
     (yes, no, key), (yes2, no2, key2) = draw(rng, facts[kind]["negation"], 2)
     claimed = chance(rng, .5)
@@ -103,7 +103,7 @@ def _antonym(rng, kind, label):
     trap = f"{{poss}} {other}|k is {{v}}", pick(rng, pick(rng, _lists.scales[other_scale]))
     return dict(claim=(f"{{S}} has a {{v}}|v {noun}|k", v), evidence=(said, w), trap=trap)
 
-# %% ../../nbs/truth/05_fever.ipynb #d504e39f
+# %% ../../nbs/truth/05_fever.ipynb #ad80ac52
 def _relation(rng, relation, forward):
     "One wording of a relation, direct or converse: the first entity is the agent if `forward`"
     verb, converse, tail = relation
@@ -126,7 +126,7 @@ def _role(rng, kind, label):
 
 abouts = dict(date=_date, number=_number, place=_place, kind=_kind, negation=_negation, antonym=_antonym, role=_role)
 
-# %% ../../nbs/truth/05_fever.ipynb #f06bc945
+# %% ../../nbs/truth/05_fever.ipynb #202e2c15
 def _entities(rng, kind):
     "Three different names of a kind, the pronoun of the first, its possessive"
     if kind != "person": return *draw(rng, _lists.names[kind], 3), ["it", f"the {kind}"], "its"
@@ -148,7 +148,7 @@ def _aside(rng, kind, used):
             used |= _keys(template)
             return template, v
 
-# %% ../../nbs/truth/05_fever.ipynb #81f27f40
+# %% ../../nbs/truth/05_fever.ipynb #96d5e200
 def held_out_facts(key:str,   # key word of a claim
              value:str, # its value
             ) -> bool:
@@ -165,7 +165,7 @@ def _unseen(draft, about):
     template, value = draft["claim"]
     return about in ("date", "number", "place", "antonym") and held_out_facts(min(_keys(template)), value)
 
-# %% ../../nbs/truth/05_fever.ipynb #a4e9e308
+# %% ../../nbs/truth/05_fever.ipynb #877478e4
 def _draft(rng, kind, label, split, choice):
     "What the claim is about and how to state it; held-out combinations only where the split wants them"
     while True:
@@ -186,7 +186,7 @@ def _fitting_sources(template, value):
     fitting = sources["past" if value in _lists.years else "present"]
     return [s for s in fitting if (known or "most" not in s) and (value < "1986" or "old" not in s)]
 
-# %% ../../nbs/truth/05_fever.ipynb #76ae10d5
+# %% ../../nbs/truth/05_fever.ipynb #62f0cfde
 def _chosen_sentences(rng, kind, draft, decides, distractors):
     "((template, value), does it decide?) of every sentence of the evidence, in no order yet"
     chosen = [(draft["evidence"], True)] if decides else []
@@ -202,7 +202,7 @@ def _chosen_sentences(rng, kind, draft, decides, distractors):
         chosen.append(((pick(rng, facts[kind]["filler"]), ""), False))
     return chosen
 
-# %% ../../nbs/truth/05_fever.ipynb #88280fbf
+# %% ../../nbs/truth/05_fever.ipynb #f8bbaae0
 def _ordered(rng, chosen):
     "Shuffled, but first a sentence that names the entity, and relations last"
     chosen = shuffled(rng, chosen)
@@ -224,7 +224,7 @@ def _subjects(rng, kind, name, pronouns, before):
     else: subject = f"the {kind}"
     return subject, name.split()[-1] if full else name
 
-# %% ../../nbs/truth/05_fever.ipynb #674fa0fc
+# %% ../../nbs/truth/05_fever.ipynb #e581848f
 @corpora("controlled-fever", labels=("supports", "refutes", "not enough info"), langs=("en",),
          splits=("train", "validation", "test", "test_unseen"), options=("distractors", "about"))
 def controlled_fever(rng, lang, split, index, distractors=4,

@@ -76,7 +76,7 @@ def predicative(lang, adj, g, plural, neg, noun=None) -> tuple: # of (word, keys
     if "is" in a: return phrase(a["is"][neg])
     return phrase(a[g].split()[plural], "adj")
 
-# %% ../../nbs/truth/01_grammar.ipynb #a277a860
+# %% ../../nbs/truth/01_grammar.ipynb #749b942c
 _vowels = "aeiouéèêâ"
 
 def _before_vowel(lang, word, nxt):
@@ -99,7 +99,7 @@ def _number(lang, num, g):
     q = lexicon(lang)["numbers"][num]
     return q if isinstance(q, str) else q[g]
 
-# %% ../../nbs/truth/01_grammar.ipynb #26e673f9
+# %% ../../nbs/truth/01_grammar.ipynb #4d53217e
 def _noun_form(noun, plural, acc):
     "The inflected noun"
     if acc and "acc" in noun: return noun["acc"]
@@ -121,7 +121,7 @@ def _fill(lang, pattern, noun, determiner, num, adj, definite, acc, no=None, nam
         else: out += phrase(slot)
     return _touch_up(lang, tuple(out))
 
-# %% ../../nbs/truth/01_grammar.ipynb #8e525e1f
+# %% ../../nbs/truth/01_grammar.ipynb #de2ed7e2
 _object_key = {"noun": "obj", "det": "odet", "cls": "ocls", "adj": "oadj", "adet": "oadet", "neg": "neg"}
 
 def _as_object(words):
@@ -137,7 +137,7 @@ def _determiner(lang, names, g):
 @lru_cache(None)
 def _is_a(noun, kind): return noun in (kind, *lexicon("concepts")["kinds_of"][kind])
 
-# %% ../../nbs/truth/01_grammar.ipynb #ace4fb20
+# %% ../../nbs/truth/01_grammar.ipynb #0cd9d132
 @lru_cache(None)
 def noun_phrase(lang:str,            # language
                 noun:str,            # concept
@@ -155,7 +155,7 @@ def noun_phrase(lang:str,            # language
     words = _fill(lang, L["np"]["num" if num else form], n, determiner, num, adj, definite, acc, name=noun)
     return _as_object(words) if acc else words
 
-# %% ../../nbs/truth/01_grammar.ipynb #c3c2fb73
+# %% ../../nbs/truth/01_grammar.ipynb #f4c972fa
 @lru_cache(None)
 def garment_phrase(lang, garment, colour, neg) -> tuple: # of (word, keys)
     "What somebody wears"
@@ -166,7 +166,7 @@ def garment_phrase(lang, garment, colour, neg) -> tuple: # of (word, keys)
     no = _determiner(lang, ("no.acc",), n.get("g"))
     return _as_object(_fill(lang, pattern, n, some, None, colour, False, True, no=no))
 
-# %% ../../nbs/truth/01_grammar.ipynb #6335c7e1
+# %% ../../nbs/truth/01_grammar.ipynb #108d7315
 @lru_cache(None)
 def _verb(lang, verb, cues, plural, neg):
     "A verb, in the form that its cues (object, who acts, whether a place is told), number or polarity ask for"
@@ -190,7 +190,7 @@ def _pattern(lang, kind, neg, place):
     if kind in ("eat", "play", "read"): kind = "obj"
     return tuple(patterns[f"{kind}@" if place and f"{kind}@" in patterns else kind][neg].split())
 
-# %% ../../nbs/truth/01_grammar.ipynb #954d6691
+# %% ../../nbs/truth/01_grammar.ipynb #36067dbc
 @lru_cache(None)
 def _place(lang, place, verb):
     "A place with its preposition, which a verb of motion may change"
@@ -214,7 +214,7 @@ def _copula(lang, adj, plural, noun):
     own = next((v for k, v in L.get("be_somewhere", {}).items() if _is_a(noun, k)), L["be"])
     return phrase(own[plural])
 
-# %% ../../nbs/truth/01_grammar.ipynb #f03621e1
+# %% ../../nbs/truth/01_grammar.ipynb #3eb4185f
 def _cues(c):
     "What a verb may depend on, most particular first"
     if c.kind == "rel": first = "thing" if _is_a(c.extra, "vehicle") else "living"
@@ -227,7 +227,7 @@ def _object_words(c, lang):
     if c.kind == "wear": return garment_phrase(lang, c.what, c.extra, c.neg)
     return _object(lang, c.what, c.neg)
 
-# %% ../../nbs/truth/01_grammar.ipynb #e6680164
+# %% ../../nbs/truth/01_grammar.ipynb #f996b0cf
 def _slot_words(slot, c, lang):
     "The words of one slot of a clause"
     L, plural, prop = lexicon(lang), c.num is not None, c.kind == "prop"
@@ -251,7 +251,7 @@ def clause_words(c:Clause, # what to say
     pattern = _pattern(lang, "there" if there else c.kind, c.neg, c.place is not None and c.kind != "place")
     return [word for slot in pattern for word in _slot_words(slot, c, lang)]
 
-# %% ../../nbs/truth/01_grammar.ipynb #76cd6448
+# %% ../../nbs/truth/01_grammar.ipynb #49b4eb98
 def capital(word:str, lang:str) -> str:
     "With a capital first letter (Turkish i has a dotted one)"
     first = "İ" if lang == "tr" and word[0] == "i" else word[0].upper()
@@ -259,7 +259,7 @@ def capital(word:str, lang:str) -> str:
 
 longest = 30
 
-# %% ../../nbs/truth/01_grammar.ipynb #f10a55e4
+# %% ../../nbs/truth/01_grammar.ipynb #09abc6a7
 def text_words(clauses,  # one to three clauses
                joints,   # between them: `and`, `comma` or `stop`
                lang:str, # language

@@ -15,7 +15,7 @@ from ..data.rows import nli_labels
 from .corpora import corpora, splits
 from .grammar import Clause, clause_words, content_keys, languages, lexicon, link_words, text_words
 
-# %% ../../nbs/truth/02_inference.ipynb #e7e550da
+# %% ../../nbs/truth/02_inference.ipynb #ec4fe90b
 @lru_cache(None)
 def _world():
     "Who is above whom, who excludes whom"
@@ -38,7 +38,7 @@ def below(concept) -> tuple: # dog, cat ... for animal
     "The more specific concepts"
     return tuple(_world()[0].get(concept, ()))
 
-# %% ../../nbs/truth/02_inference.ipynb #bde5658b
+# %% ../../nbs/truth/02_inference.ipynb #6eb8f6eb
 def excludes(concept) -> tuple: # blue, green ... for red
     "The concepts that cannot hold together with this one"
     return _world()[3].get(concept, ())
@@ -47,7 +47,7 @@ def scale(concept) -> str|None: # colour for red
     "What kind of concept it is"
     return _world()[2].get(concept)
 
-# %% ../../nbs/truth/02_inference.ipynb #93d6e533
+# %% ../../nbs/truth/02_inference.ipynb #6fb1b9cd
 adults = ("man", "woman", "doctor", "teacher", "farmer", "nurse", "person")
 fruit_eaters = ("horse", "cow", "rabbit", "goat", "monkey", "animal")
 house_animals = ("dog", "cat", "rabbit", "monkey", "animal")
@@ -64,7 +64,7 @@ def _colours():
     "The six colours that are said of garments and vehicles"
     return tuple(lexicon("concepts")["exclusive"]["colour"][:6])
 
-# %% ../../nbs/truth/02_inference.ipynb #c85f0e35
+# %% ../../nbs/truth/02_inference.ipynb #88b9b3d1
 def _actions(kind):
     "What a kind of being does by itself"
     if kind == "vehicle": return ()
@@ -84,7 +84,7 @@ def _properties(noun, kind):
     moods = ("happy", "sad", "strong", "weak")
     return moods + ("old", "young", "rich", "poor") if noun in adults else moods
 
-# %% ../../nbs/truth/02_inference.ipynb #d8661997
+# %% ../../nbs/truth/02_inference.ipynb #ac4a1814
 @lru_cache(None)
 def sayable(noun:str, # a noun concept
            ) -> dict: # kind of clause -> concepts
@@ -143,7 +143,7 @@ hosts = dict(act=("person", "animal"), place=("person", "animal", "vehicle"), pr
              eat=("person", "person", "animal"), play=("person",), read=("person",), wear=("person",),
              rel=("person", "animal"))
 
-# %% ../../nbs/truth/02_inference.ipynb #421c0fd5
+# %% ../../nbs/truth/02_inference.ipynb #2cdc7133
 def _specific(d, options, p=.2):
     "One of the concepts; a general one with probability `p`"
     general = [o for o in options if below(o)]
@@ -160,7 +160,7 @@ def _acted_upon(d, noun, what):
     classes = ("person", "animal", "vehicle") if what in ("push", "pull") else ("person", "animal")
     return _noun(d, d.one(classes), .12)
 
-# %% ../../nbs/truth/02_inference.ipynb #541ccd60
+# %% ../../nbs/truth/02_inference.ipynb #fa21d8c5
 def _predicate(d, noun, kind):
     "Fields of a clause of one kind about a noun"
     said = sayable(noun)
@@ -181,7 +181,7 @@ def _with_detail(d, c):
     if d.chance(.2): return c._replace(time=d.weighted(((2, "today"), (3, d.one(below("today"))))))
     return c
 
-# %% ../../nbs/truth/02_inference.ipynb #c85603e4
+# %% ../../nbs/truth/02_inference.ipynb #44fb7aa3
 def _contestable(c):
     "Whether a hypothesis has a premise that contradicts it"
     if c.place and not set(excludes(c.place)) & set(sayable(c.noun)["place"]): return False
@@ -202,7 +202,7 @@ def _clause(d, noun=None, hypothesis=False):
         if hypothesis and not _contestable(c): continue
         if fits(c): return c
 
-# %% ../../nbs/truth/02_inference.ipynb #1ec9bde6
+# %% ../../nbs/truth/02_inference.ipynb #c5c2f105
 def _said(c):
     "The concept that is the predicate"
     return getattr(c, _main(c))
@@ -217,7 +217,7 @@ def _contradicting_moves(h):
     return ((.5, "exclude"), (.22*(h.num is None), "deny"), (.4*_placed(h), "other_place"),
             (.5*counted, "other_number"), (1.5*(h.kind == "rel"), "swap_roles"))
 
-# %% ../../nbs/truth/02_inference.ipynb #ba8d4fd4
+# %% ../../nbs/truth/02_inference.ipynb #f8666ec8
 def _neutral_moves(h):
     general = above(_said(h)) is not None or (h.kind == "wear" and h.extra)
     moves = ((.2*(above(h.noun) is not None), "general_noun"), (.4*bool(general), "general"),
@@ -235,7 +235,7 @@ def _moves(h, label):
     if not h.neg: return ((1, "support"),)
     return ((.45, "deny"), (.45, "exclude"), (.9*(h.kind == "rel"), "swap_roles"))
 
-# %% ../../nbs/truth/02_inference.ipynb #85c4ab0c
+# %% ../../nbs/truth/02_inference.ipynb #4940921b
 def _narrow(d, c, p=.5):
     "The concept or, with probability `p`, a more specific one"
     return d.one(below(c)) if c and below(c) and d.chance(p) else c
@@ -258,7 +258,7 @@ def _excluding(d, c):
     options = excludes(_said(c))
     return c._replace(**{_main(c): d.one(options)}) if options else None
 
-# %% ../../nbs/truth/02_inference.ipynb #dc233c1c
+# %% ../../nbs/truth/02_inference.ipynb #5eca4db0
 def _lifted(c):
     "The same clause with a more general predicate"
     return c._replace(**{_main(c): None if c.kind == "wear" else above(_said(c))})
@@ -282,7 +282,7 @@ def _own_place(h):
     "The place if it is the predicate: a denied clause and its like have no other"
     return h.place if h.kind == "place" else None
 
-# %% ../../nbs/truth/02_inference.ipynb #d731c069
+# %% ../../nbs/truth/02_inference.ipynb #1949d8ed
 def _deny(d, h, c):
     denied = h._replace(noun=c.noun, num=c.num, neg=True, place=_own_place(h), time=None)
     liftable = d.chance(.3) and (above(_said(h)) or (h.kind == "wear" and h.extra))
@@ -306,7 +306,7 @@ def _generalise(h, c):
     place = c.place if h.kind != "place" else h.place
     return _lifted(h._replace(noun=c.noun, num=c.num, place=place, time=c.time, neg=False))
 
-# %% ../../nbs/truth/02_inference.ipynb #17a560fd
+# %% ../../nbs/truth/02_inference.ipynb #f979502d
 def _counts_others(move, h):
     "Two boys in the garden leave room for five people there: a number is contradicted by the same noun only"
     return h.num is not None and move in ("exclude", "other_place", "other_number")
@@ -330,7 +330,7 @@ def _apply(d, move, h):
     if move == "missing_place": return c._replace(place=None)
     if move == "missing_time": return c._replace(time=None)
 
-# %% ../../nbs/truth/02_inference.ipynb #7ab23913
+# %% ../../nbs/truth/02_inference.ipynb #742c7983
 def _carried(d, c):
     "A property or place inside a clause about something else, if there is one that fits"
     prop = c.kind == "prop"
@@ -351,7 +351,7 @@ def _with_attribute(d, c, h):
 
 def _some_time(d): return _specific(d, ("today", *below("today")), .3)
 
-# %% ../../nbs/truth/02_inference.ipynb #1da8ef39
+# %% ../../nbs/truth/02_inference.ipynb #9addb369
 def _dress(d, c, h):
     "The deciding clause with details that do not matter"
     if not c.neg and c.kind in ("prop", "place") and h.kind == c.kind:
@@ -364,7 +364,7 @@ def _dress(d, c, h):
         if h.time is None and c.time is None and c.kind != "prop" and d.chance(.2): c = c._replace(time=_some_time(d))
     return c._replace(definite=c.num is None and (c.neg or c.kind == "prop"))
 
-# %% ../../nbs/truth/02_inference.ipynb #763f6a95
+# %% ../../nbs/truth/02_inference.ipynb #a66f4f61
 def _echo(d, h, noun):
     "What the hypothesis says, or denies, about another noun"
     neg = h.num is None and d.chance(.3)
@@ -376,7 +376,7 @@ def _clashes(c, taken, closed):
     if c.kind != "rel": return False
     return c.extra in taken or c.extra in nouns_of or kind_of(c.extra) in closed or kind_of(c.extra) in taken
 
-# %% ../../nbs/truth/02_inference.ipynb #2d021487
+# %% ../../nbs/truth/02_inference.ipynb #9960cc36
 def _distractor(d, taken, closed, h):
     "A clause about somebody else, or None; `taken` nouns and `closed` classes of nouns must not occur"
     classes = [k for k in nouns_of if k not in closed]
@@ -412,7 +412,7 @@ def _known(c, split):
     "Whether a clause may occur in a split"
     return split not in ("train", "validation") or not _new_pairs(c)
 
-# %% ../../nbs/truth/02_inference.ipynb #4e05b8a7
+# %% ../../nbs/truth/02_inference.ipynb #8b56ea35
 # how many details a clause needs to make six words by itself
 _alone = dict(act=2, place=2, play=1, eat=1, read=1, wear=0, rel=0, prop=9)
 
@@ -432,7 +432,7 @@ def _hypothesis(d, split):
         h = _clause(d, hypothesis=True)
         if split == "test" or bool(_new_pairs(h)) == (split == "test_unseen"): return h
 
-# %% ../../nbs/truth/02_inference.ipynb #0d8fdf17
+# %% ../../nbs/truth/02_inference.ipynb #5ffa235d
 def _deciding_clause(d, h, label, split):
     "Move, deciding clause without and with details that do not matter; None if nothing works"
     moves = [(w, m) for w, m in _moves(h, label) if w]
@@ -456,7 +456,7 @@ def _enriched(d, c, h, split):
         if fits(x) and _known(x, split): c = x
     return c
 
-# %% ../../nbs/truth/02_inference.ipynb #c81fb791
+# %% ../../nbs/truth/02_inference.ipynb #e2fc0930
 def _plainer(c):
     "A clause without attribute, place and time, unless they are what it says"
     return c._replace(adj=c.adj if c.kind == "prop" else None, place=_own_place(c), time=None)
@@ -478,7 +478,7 @@ def _one_more(d, taken, closed, h, split, size):
         if size + _longest(x) > 26: x = _plainer(x)
         if size + _longest(x) <= 27: return x
 
-# %% ../../nbs/truth/02_inference.ipynb #b6558940
+# %% ../../nbs/truth/02_inference.ipynb #10692561
 def _distractors(d, c, h, split, n):
     "Up to `n` clauses about others"
     taken, closed = _nouns(c) | {h.noun}, _closed_classes(c, h)
@@ -494,7 +494,7 @@ def _distractors(d, c, h, split, n):
 
 _joints = {1: ((),), 2: (("and",), ("stop",)), 3: (("comma", "and"), ("stop", "and"), ("and", "stop"))}
 
-# %% ../../nbs/truth/02_inference.ipynb #bca2b2db
+# %% ../../nbs/truth/02_inference.ipynb #a1b7ee96
 def _premise(d, h, c, split, most):
     "The clauses, which of them decides, what joins them, and the deciding clause; None if too short"
     want = d.weighted(((.34, 1), (.36, 2), (.3, 3)))
@@ -507,7 +507,7 @@ def _premise(d, h, c, split, most):
     clauses[0], clauses[at] = clauses[at], clauses[0]
     return tuple(clauses), at, d.one(_joints[len(clauses)]), c
 
-# %% ../../nbs/truth/02_inference.ipynb #cfce1dd1
+# %% ../../nbs/truth/02_inference.ipynb #0a1547ec
 _full = dict(act={"verb"}, place={"place"}, prop={"adj"}, eat={"verb", "obj"}, play={"verb", "obj"},
              read={"verb", "obj"}, wear={"verb", "obj", "oadj"}, rel={"verb", "obj"})
 
@@ -531,7 +531,7 @@ def _one_slot(move):
     key = "num" if name == "number" else name
     return set() if verb == "missing" else {key}, {key}
 
-# %% ../../nbs/truth/02_inference.ipynb #12c65c57
+# %% ../../nbs/truth/02_inference.ipynb #5ba57016
 def _decides(label, move, core, h):
     "The deciding slots of a move"
     full, contrast = _full[h.kind], _contrast[h.kind]
@@ -552,7 +552,7 @@ def _slots(label, move, core, h):
     if move not in ("missing", "deny_other"): return slots
     return slots + [(set(), {k}) for k in _details(h) if getattr(core, k) is None]
 
-# %% ../../nbs/truth/02_inference.ipynb #ae2a6049
+# %% ../../nbs/truth/02_inference.ipynb #1847d57b
 def _find(keyed, key):
     "The words that carry a key"
     return [i for i, keys in keyed if key in keys]
@@ -574,7 +574,7 @@ def _span_pairs(pk, hk, p, q):
     "Every stretch in the premise with every stretch in the hypothesis"
     return {(a, b) for a in _runs(pk, p) for b in _runs(hk, q)}
 
-# %% ../../nbs/truth/02_inference.ipynb #0340c653
+# %% ../../nbs/truth/02_inference.ipynb #266af1f8
 def _cross(words, a, b):
     "Word by word where both sides are the same words, else everybody with everybody"
     same = len(a) == len(b) and [words[i].lower() for i in a] == [words[j].lower() for j in b]
@@ -597,7 +597,7 @@ def _swapped_truth(words, pk, hk, slots):
         pairs |= _neg_pairs(pk, hk, p, q)
     return pairs, spans
 
-# %% ../../nbs/truth/02_inference.ipynb #f1c53835
+# %% ../../nbs/truth/02_inference.ipynb #f58f9201
 def _aligned_truth(words, pk, hk, slots):
     "Pairs and spans of the anchors and of every deciding slot"
     counted = any("num" in p and "num" in q for p, q in slots)
@@ -640,7 +640,7 @@ def _reason(move, core, h):
     if not changed: return "restatement"
     return "number" if changed == ["num"] else "hypernym"
 
-# %% ../../nbs/truth/02_inference.ipynb #7c500dc5
+# %% ../../nbs/truth/02_inference.ipynb #0fa3c17a
 def _plan(d, split, clauses):
     "Hypothesis, label, move, deciding clause and premise: everything but the words"
     h, label = _hypothesis(d, split), d.one(nli_labels)
@@ -657,7 +657,7 @@ def _starts(where, n):
     "First word of every clause, and where the premise ends"
     return [*(a for a, _ in where), n]
 
-# %% ../../nbs/truth/02_inference.ipynb #237e5148
+# %% ../../nbs/truth/02_inference.ipynb #3edc0291
 def _links(premise, joints, h, keys, where, hkeys, lang):
     "Word alignment with English: clause by clause, then the hypothesis"
     if lang == "en": return {(i, i) for i in range(len(keys)+len(hkeys))}
@@ -670,7 +670,7 @@ def _links(premise, joints, h, keys, where, hkeys, lang):
         links |= {(a[n]+i, b[n]+j) for i, j in own}
     return links | {(a[-1]+i, b[-1]+j) for i, j in link_words(en_hkeys, hkeys)}
 
-# %% ../../nbs/truth/02_inference.ipynb #97598c76
+# %% ../../nbs/truth/02_inference.ipynb #7d4f407f
 def _nli(rng, lang, split, clauses, aligned):
     "One instance; `aligned`: with word links to English"
     if clauses not in (None, 1, 2, 3):

@@ -13,7 +13,7 @@ from .templates import assemble, chance, draw, fill, pick, plain, shuffled, word
 _lists = word_lists("mrc")
 _fever_lists = word_lists("fever")
 
-# %% ../../nbs/truth/08_mrc.ipynb #372d7a94
+# %% ../../nbs/truth/08_mrc.ipynb #c6eeffc3
 def _extra(rng, kind):
     "The part of a fact that is asked about but is not the answer"
     if kind == "colour": return pick(rng, _lists.painted)
@@ -35,7 +35,7 @@ def _introduced(fact, kind, pronoun, unused):
 
 def _predicate(fact): return tuple(w for w, _ in fact[1:] if w not in ("his", "her"))
 
-# %% ../../nbs/truth/08_mrc.ipynb #cef2f4fe
+# %% ../../nbs/truth/08_mrc.ipynb #aaa97d1c
 def _also(rng, kind):
     "Another kind of fact about the same person: nobody both stays at home and goes somewhere"
     return pick(rng, [k for k in _lists.questions if k != kind and ("cause" not in (k, kind) or {k, kind} <= set(_lists.at_home))])
@@ -52,7 +52,7 @@ def _about_person(rng, kind, person, told, value=None, avoid=None, unused=None):
 
 def n_words_of(blocks): return sum(len(s) for b in blocks for s in b)
 
-# %% ../../nbs/truth/08_mrc.ipynb #28620d50
+# %% ../../nbs/truth/08_mrc.ipynb #78be7b0c
 def _introduced_first(blocks):
     "The same blocks, but nobody is introduced who was mentioned before (a block begins with a name)"
     out, first = list(blocks), {}
@@ -70,7 +70,7 @@ def _with_pronouns_of(blocks, pronouns):
         one[0] = [(name, one[0][0][1] or role), *one[0][1:]]
     return blocks
 
-# %% ../../nbs/truth/08_mrc.ipynb #fb6de542
+# %% ../../nbs/truth/08_mrc.ipynb #ffaa513b
 def _neighbours(rng, kind, people, claimed, echo, size, budget, distractors, told, unused):
     "Facts about other people; the first one may have the claimed value (`echo`)"
     blocks = []
@@ -86,7 +86,7 @@ def _neighbours(rng, kind, people, claimed, echo, size, budget, distractors, tol
             blocks.append(_about_person(rng, k2, person, told, avoid=avoid))
     return blocks
 
-# %% ../../nbs/truth/08_mrc.ipynb #54c668c6
+# %% ../../nbs/truth/08_mrc.ipynb #62acfd9a
 @corpora("controlled-mrc", labels=("true", "false"), langs=("en",), options=("distractors",))
 def controlled_mrc(rng, lang, split, index, distractors=None):
     "A long document, a question and a candidate answer that is true or false"

@@ -13,7 +13,7 @@ from .templates import assemble, chance, draw, fill, pick, plain, shuffled, word
 _lists = word_lists("qa")
 _fever_lists = word_lists("fever")
 
-# %% ../../nbs/truth/10_qa.ipynb #3347e91d
+# %% ../../nbs/truth/10_qa.ipynb #86ff477c
 def _person(rng, pronoun, other, last, teachers, job, title):
     "Somebody with a profession, a title and possible teachers of the other gender"
     first = pick(rng, _fever_lists.names[pronoun])
@@ -35,7 +35,7 @@ def _state(rng, key, person, taken=()):
     o = pick(rng, [t for t in things if t not in taken]) if things else None
     return key, pick(rng, [v for v in (values or person["teachers"]) if v != o and v not in taken]), o
 
-# %% ../../nbs/truth/10_qa.ipynb #4bc4e320
+# %% ../../nbs/truth/10_qa.ipynb #b018f639
 def _introduction(rng, person, stated, described, keep):
     "The first sentence about somebody; `keep`: new roles of its words, the others do not belong to the rationale"
     told = {x for _, v, o in stated for x in (v, o)}
@@ -59,7 +59,7 @@ def _told(rng, stated, decisive, mention, filler):
         at_once = len(said) > 1 and mention == "name" and said[0][-1]
         if not at_once and all(a[0] != b[0] for a, b in zip(said, said[1:])): return said
 
-# %% ../../nbs/truth/10_qa.ipynb #bc845a73
+# %% ../../nbs/truth/10_qa.ipynb #4c1c8077
 def _mentions_of(rng, free, decides, mention):
     "A form of mention per sentence, never the same twice running, and no full name straight after the surname"
     while True:
@@ -80,13 +80,13 @@ def _block(rng, person, stated, decisive, mention, described, filler):
         out.append(s if decides else plain(s))
     return out
 
-# %% ../../nbs/truth/10_qa.ipynb #c35b8b42
+# %% ../../nbs/truth/10_qa.ipynb #95623de6
 def _other_block(rng, two, key, answer, others, described, filler):
     "The sentences about the other person, who has a fact of the same kind"
     facts = [_state(rng, key, two, taken=answer[1:])] + [_state(rng, k, two) for k in others[:1]]
     return _block(rng, two, facts, None, None, described or chance(rng, .3), filler)
 
-# %% ../../nbs/truth/10_qa.ipynb #c5ee84ac
+# %% ../../nbs/truth/10_qa.ipynb #50c64456
 @corpora("controlled-qa", labels=(), langs=("en",), options=("distractors",))
 def controlled_qa(rng, lang, split, index, distractors=3):
     "A question, a passage about two people, the answer and the referential equalities"
@@ -110,7 +110,7 @@ def controlled_qa(rng, lang, split, index, distractors=3):
     equalities = sorted([list(a), list(b)] for a, b in x.gold.spans)
     return x.replace(meta=dict(x.meta, answer=_span_of(question, passage), equalities=equalities))
 
-# %% ../../nbs/truth/10_qa.ipynb #ff5a66bd
+# %% ../../nbs/truth/10_qa.ipynb #140530c9
 def _span_of(question, passage):
     "First and last global index of the answer"
     tokens = [token for s in passage for token in s]

@@ -12,7 +12,7 @@ from .templates import assemble, chance, draw, fill, pick, word_lists
 # %% ../../nbs/truth/06_sentiment.ipynb #b9e5e3cf
 _lists = word_lists("sentiment")
 
-# %% ../../nbs/truth/06_sentiment.ipynb #c394cf66
+# %% ../../nbs/truth/06_sentiment.ipynb #b6e48177
 _polarities = ["positive", "negative"]
 
 def _opposite(polarity): return "negative" if polarity == "positive" else "positive"
@@ -32,7 +32,7 @@ def _verdict_by_verb(rng, polarity, form, what):
     if form == "degree" and polarity == "positive": return f"I very|v much|v {verb}|v {what}"
     if form == "negation" and polarity == "negative": return f"I did|v not|v {_lists.mild_verbs[verb]}|v {what}"
 
-# %% ../../nbs/truth/06_sentiment.ipynb #12cba883
+# %% ../../nbs/truth/06_sentiment.ipynb #467eda2a
 def _verdict(rng, polarity, form, work):
     "A verdict on the whole work"
     how = pick(rng, ["is", "is", "noun", "verb"])
@@ -41,7 +41,7 @@ def _verdict(rng, polarity, form, work):
     felt = _verdict_by_verb(rng, polarity, form, what) if how == "verb" else None
     return felt or f"{what} is {_adjective(rng, polarity, form)}"
 
-# %% ../../nbs/truth/06_sentiment.ipynb #db2d7877
+# %% ../../nbs/truth/06_sentiment.ipynb #33ef6083
 def _bare(text): return text.replace("|", "")
 
 def _last_word(text): return text.split()[-1].partition("|")[0]
@@ -61,7 +61,7 @@ def _contrast(rng, polarity, form, work):
     if where == "back": return f"the {work} is {verdict} , {link} {part} ."
     return f"{part} , {link} the {work} as a whole is {verdict} ."
 
-# %% ../../nbs/truth/06_sentiment.ipynb #217b3d92
+# %% ../../nbs/truth/06_sentiment.ipynb #be32e3d0
 def _expectation(rng, polarity, form, work):
     "An expectation, confirmed or not"
     q = pick(rng, _polarities)
@@ -85,7 +85,7 @@ def _verdict_form(rng, reason):
     free = ["strong", "degree"] if reason == "expectation" else ["strong", "degree", "negation"]
     return fixed or pick(rng, free)
 
-# %% ../../nbs/truth/06_sentiment.ipynb #8e899f7b
+# %% ../../nbs/truth/06_sentiment.ipynb #bd336dcf
 def _verdict_sentence(rng, reason, label, form, work):
     "The sentence that decides"
     if reason == "contrast": return _contrast(rng, label, form, work)
@@ -106,7 +106,7 @@ def _with_pronouns(review, work):
         out.append(s.replace("{I}", name))
     return out
 
-# %% ../../nbs/truth/06_sentiment.ipynb #f28e84a4
+# %% ../../nbs/truth/06_sentiment.ipynb #2837177a
 @corpora("controlled-sentiment", labels=("positive", "negative"), langs=("en",), options=("distractors",))
 def controlled_sentiment(rng, lang, split, index, distractors=3):
     "A review with one verdict on the whole work, plot facts and opinions that do not count"

@@ -19,13 +19,13 @@ import pandas as pd
 from ..core.text import Gold, Instance
 from ..core.utils import bundled, check_choice
 
-# %% ../../nbs/truth/04_templates.ipynb #05a3fce7
+# %% ../../nbs/truth/04_templates.ipynb #37fd5e04
 @lru_cache(None)
 def word_lists(corpus:str): # a namespace: one list, or dictionary of lists, per name
     "The words and templates of a corpus, from its file in `data/controlled`"
     return SimpleNamespace(**json.loads(bundled("controlled", f"{corpus}.json").read_text(encoding="utf-8")))
 
-# %% ../../nbs/truth/04_templates.ipynb #a13e8a84
+# %% ../../nbs/truth/04_templates.ipynb #338ae728
 def pick(rng,     # a NumPy generator
          options, # a sequence
         ):
@@ -45,14 +45,14 @@ def shuffled(rng,     # a NumPy generator
     "All of `options` in random order"
     return draw(rng, options, len(options))
 
-# %% ../../nbs/truth/04_templates.ipynb #32c9e429
+# %% ../../nbs/truth/04_templates.ipynb #dd64ea2f
 def chance(rng,     # a NumPy generator
            p:float, # probability
           ) -> bool:
     "True with probability `p`"
     return bool(rng.random() < p)
 
-# %% ../../nbs/truth/04_templates.ipynb #d47820c7
+# %% ../../nbs/truth/04_templates.ipynb #174a5ef2
 def fill(template:str, # words with `|role` and `{slot}`
          **slots,      # text for each slot, possibly several words
         ) -> list: # (word, role) pairs
@@ -73,7 +73,7 @@ def plain(tokens:list, # (word, role) pairs
     "The same words, none of them marked"
     return [(w, "") for w, _ in tokens]
 
-# %% ../../nbs/truth/04_templates.ipynb #fc57f723
+# %% ../../nbs/truth/04_templates.ipynb #93285fe6
 def written(tokens:list, # (word, role) pairs of one sentence
            ) -> list:
     "A sentence as it is written: capital letter, `an` before a vowel"
@@ -83,7 +83,7 @@ def written(tokens:list, # (word, role) pairs of one sentence
     word, role = out[0]
     return [(word[0].upper()+word[1:], role)] + out[1:]
 
-# %% ../../nbs/truth/04_templates.ipynb #7d67a057
+# %% ../../nbs/truth/04_templates.ipynb #cbe77689
 def marked_runs(tokens:list,   # (word, role) pairs of one part
          offset:int=0,  # global index of the first one
         ) -> dict: # role -> list of (start, end), ends inclusive
@@ -104,7 +104,7 @@ def linked(words,  # all words of the instance
     if [words[i].lower() for i in ia] == [words[j].lower() for j in ib]: return set(zip(ia, ib))
     return {(i, j) for i in ia for j in ib}
 
-# %% ../../nbs/truth/04_templates.ipynb #c70c15bb
+# %% ../../nbs/truth/04_templates.ipynb #545a6860
 def truth(parts:list,    # per part, (word, role) pairs
           fixed=(),      # parts that are never explained
           couple=None,   # roles that interact; all shared ones by default
@@ -122,7 +122,7 @@ def truth(parts:list,    # per part, (word, role) pairs
     words = [w for part in parts for w, _ in part]
     return Gold(tokens, set().union(*(linked(words, a, b) for a, b in spans)), spans)
 
-# %% ../../nbs/truth/04_templates.ipynb #0c74b2a5
+# %% ../../nbs/truth/04_templates.ipynb #6ca48248
 def assemble(corpus:str,   # name of the corpus, for the id
              parts,        # per part, a list of sentences of (word, role) pairs
              label,        # class name
@@ -141,7 +141,7 @@ def assemble(corpus:str,   # name of the corpus, for the id
     return Instance.from_words(words, label, lang, f"{corpus}-{split}-{index}", gold=truth(flat, fixed, couple),
                                fixed=tuple(fixed), meta=dict(reason=reason, **meta))
 
-# %% ../../nbs/truth/04_templates.ipynb #8f425e5a
+# %% ../../nbs/truth/04_templates.ipynb #c4a4aefb
 def seen(instance:Instance, # any instance
          visible,           # word indices that stay
         ) -> tuple: # words per part
@@ -158,7 +158,7 @@ def hidden(instance:Instance, # any instance
     "The parts with the rationale masked"
     return seen(instance, set(range(instance.n_words)) - instance.gold.tokens)
 
-# %% ../../nbs/truth/04_templates.ipynb #b3dd43dc
+# %% ../../nbs/truth/04_templates.ipynb #1027d4be
 def marked(instance:Instance, # any instance
           ) -> str:
     "The text with the words of the rationale in brackets"
@@ -168,7 +168,7 @@ def marked(instance:Instance, # any instance
         i += len(part)
     return " || ".join(parts)
 
-# %% ../../nbs/truth/04_templates.ipynb #db088b83
+# %% ../../nbs/truth/04_templates.ipynb #61d073dc
 def table(instances):
     "The texts of instances as a table, with the rationale in brackets"
     rows = []
@@ -178,7 +178,7 @@ def table(instances):
     left = dict(selector="td", props="text-align:left; vertical-align:top; white-space:normal")
     return pd.DataFrame(rows).style.hide().set_table_styles([left])
 
-# %% ../../nbs/truth/04_templates.ipynb #3d62ca31
+# %% ../../nbs/truth/04_templates.ipynb #ad4711fc
 def summary(instances):
     "Labels, kinds of reason, lengths and vocabulary of a corpus"
     sizes = np.array([x.sizes for x in instances])

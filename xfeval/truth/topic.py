@@ -12,7 +12,7 @@ from .templates import assemble, chance, draw, fill, pick, plain, word_lists
 # %% ../../nbs/truth/07_topic.ipynb #5c5d3798
 _lists = word_lists("topic")
 
-# %% ../../nbs/truth/07_topic.ipynb #729424fb
+# %% ../../nbs/truth/07_topic.ipynb #ad82037e
 def _background(rng):
     "An aside about a person, from any topic"
     who = pick(rng, _lists.agents[pick(rng, list(_lists.agents))])
@@ -35,7 +35,7 @@ def _subject(rng, who, core, known):
     if known: return f"the {who}"
     return f"a local {who}" if who != "tourist" and chance(rng, .5) else f"a {who}"
 
-# %% ../../nbs/truth/07_topic.ipynb #91b6ddb3
+# %% ../../nbs/truth/07_topic.ipynb #d3ca1788
 def _fitting_closings(core, past, how):
     "How a text may end, by what was done (never by a topical verb): people come only to a hall or a meeting"
     watched, heard = "hall" in how, "meeting" in how
@@ -56,7 +56,7 @@ def _times(core, day, headline):
     if day in headline: return [""]
     return [f"on {day}", "", "yesterday", *([] if core == "verb" else ["this week"])]
 
-# %% ../../nbs/truth/07_topic.ipynb #42748da0
+# %% ../../nbs/truth/07_topic.ipynb #074644a1
 @corpora("controlled-topic", labels=("world", "sports", "business", "science"), langs=("en",), options=("distractors",))
 def controlled_topic(rng, lang, split, index, distractors=3):
     "A headline and a lead about one event of world politics, sports, business or science"
