@@ -202,7 +202,7 @@ def test_raw_text_of_our_corpora_is_cut_into_the_same_words_again(lang):
 
 
 def test_code_of_rooms():
-    from xfeval.core.utils import code_of
+    from xfeval._rooms import code_of
     assert code_of("models") != code_of("engine") and code_of("models") == code_of("models")
     assert code_of("explainers", "models") != code_of("explainers")
     with pytest.raises(ValueError, match="no room"): code_of("cellar")

@@ -14,7 +14,7 @@ _names = { # module: its public names
     "metrics.evaluate": ("evaluate", "list_metrics"),
     "board.summarise": ("summarise",),
 }
-registers = {"dataset": ("xfeval.truth.corpora",)} # {registry: modules that add to it when it is first asked}
+registers = {"dataset": ("xfeval.truth.corpora",), "renderer": ("xfeval.view.show",)} # {registry: modules that add to it}
 _places = {name: module for module, names in _names.items() for name in names}
 __all__ = ["__version__", *_places]
 
@@ -23,8 +23,6 @@ def __getattr__(name):
     "Import a public name when it is first used, so that `import xfeval` costs nothing"
     if name not in _places: raise AttributeError(f"module 'xfeval' has no attribute {name!r}")
     from importlib import import_module
-    if name in ("Explanation", "Instance", "explain", "load_data"):
-        import_module("xfeval.view.show") # gives explanations their `show`
     value = getattr(import_module(f"xfeval.{_places[name]}"), name)
     globals()[name] = value
     return value

@@ -17,7 +17,8 @@ from torch import nn
 from torch.func import functional_call, stack_module_state, vmap
 from tqdm.auto import tqdm
 
-from ..core.utils import check_choice, code_of, fingerprint, seed_for, write_whole
+from .._rooms import code_of
+from ..core.utils import check_choice, fingerprint, seed_for, write_whole
 
 # %% ../../nbs/simulate/00_train.ipynb #51dd2b14
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ...core.utils import bundled, check_choice, code_of, fingerprint, write_whole
+from ..._rooms import code_of
+from ...core.utils import bundled, check_choice, fingerprint, write_whole
 from ...data.datasets import datasets, list_datasets, load_data
 from ...engine.run import Engine
 from ...explainers.explain import build_explanation, raw_scores, explain, span_options
