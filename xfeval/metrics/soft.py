@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['paper_bins', 'code_bins', 'curve_bins', 'zeroings', 'scalings', 'soft_kinds', 'normalised', 'normalised_drop',
-           'normalised_curve', 'scale_importance', 'soft_rows', 'soft_drop']
+           'normalised_curve', 'scale_importance', 'soft_drop']
 
 # %% ../../nbs/metrics/04_soft.ipynb #1d5aa00b
 import numpy as np
@@ -113,10 +113,6 @@ def scale_importance(scores,
 soft_kinds = dict(bernoulli="soft_bernoulli", gaussian="gaussian", gaussian_std="gaussian_std",
                   attention="attention", attention_log="attention_log")
 
-def soft_rows(ctx:Context, way:str, scaling:str="minmax") -> np.ndarray: # one share per player
-    "How much of each word stays"
-    a = scale_importance(importance(ctx), scaling, way)
-    return a if way == "sufficiency" else 1-a
 
 def _is_random(q, perturb):
     "Does another seed give another input?"
@@ -144,7 +140,8 @@ def soft_drop(way, ctx:Context,
     if n_draws < 1: raise ValueError(f"n_draws must be at least 1, got {n_draws}")
     if sigma <= 0: raise ValueError(f"sigma must be positive, got {sigma}")
     if why := unusable(ctx): return Skip(why)
-    q = soft_rows(ctx, way, scaling)
+    a = scale_importance(importance(ctx), scaling, way)
+    q = a if way == "sufficiency" else 1-a # the share of each word that stays
     draws = n_draws if _is_random(q, perturb) else 1
     query = dict(absent=soft_kinds[perturb], seed=own_seed(ctx, "soft") % 2**31, where=where,
                  scale=sigma if perturb == "gaussian" else 1.)

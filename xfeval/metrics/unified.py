@@ -90,10 +90,10 @@ def label_flips(way, ctx:Context,
     sets = matched_sets(ctx, k, steps, overflow, short)
     if not sets: return Skip(_no_budget(ctx))
     full, labels = yield from full_and_erased(way, ctx, sets, absent, "label")
-    flips = float((labels != full).mean())
-    if way == "comprehensiveness": return _short(ctx, sets, flips, k, short)
-    preserved = float(1-(labels != full).mean())
-    return dict(preserved=_short(ctx, sets, preserved, k, short), flip_rate=_short(ctx, sets, flips, k, short))
+    flips = (labels != full).mean()
+    shares = dict(preserved=float(1-flips), flip_rate=float(flips))
+    parts = {name: _short(ctx, sets, v, k, short) for name, v in shares.items()}
+    return parts if way == "sufficiency" else parts["flip_rate"]
 
 # %% ../../nbs/metrics/01_unified.ipynb #69bc95ac
 def average_budgets(references, # span explanations of a dataset
