@@ -260,7 +260,8 @@ def explain_shards(model:str,           # a name for `load_model`
     for xs, answer in zip(parts, run_shards(tasks, dask, Store(store, model), say=say)):
         found = json.loads(answer)["result"]
         per = len(found)//len(xs)
-        for x, e in zip(np.repeat(np.array(xs, object), per), found):
+        for k, e in enumerate(found):
+            x = xs[k//per]
             out.append(Explanation.from_dict(dict(e, instance=x.to_dict())).replace(instance=x))
     return out
 

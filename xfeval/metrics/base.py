@@ -28,10 +28,10 @@ def metric_pair(name:str,  # with {} in the place of the way
                 **info):   # columns that both share
     "Decorator that registers a function of (way, ctx, options) once for each way"
     def add(fn):
-        for way, own in each.items():
+        for way, columns in each.items():
             bound = functools.partial(fn, way)
             bound.__qualname__ = fn.__qualname__
-            metrics(name.format(way), **info, **own)(bound)
+            metrics(name.format(way), **info, **columns)(bound)
         return fn
     return add
 

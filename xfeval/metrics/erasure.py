@@ -65,7 +65,7 @@ def decile_drop(way, ctx:Context,
                 absent:str="delete",
                 as_coded:bool=False):    # order ties as ferret's code does
     "Mean drop over growing rationales"
-    if why := unusable(ctx): return Skip(why)
+    if reason := unusable(ctx): return Skip(reason)
     sets = decile_rationales(ctx, steps, only_positive, percent_of, dedup, as_coded)
     if not sets or not sets[-1]: return ScoreWithNote(float(way == "sufficiency"), "no positive score")
     return float((yield from drops(way, ctx, sets, absent)).mean())
@@ -80,7 +80,7 @@ def leave_one_out(ctx:Context, absent:str="delete"):
 def _loo_correlation(ctx, kind, absent, rounded=True):
     "Correlation of scores and drops, or why there is none"
     def seen(v): return np.round(v, 6) if rounded else v
-    if why := unusable(ctx): return Skip(why)
+    if reason := unusable(ctx): return Skip(reason)
     s = importance(ctx)
     if ctx.n < 2: return Skip("one word")
     if np.ptp(seen(s)) == 0: return Skip("constant scores")
@@ -121,7 +121,7 @@ def share_drop(way, ctx:Context,
                rule:str="round",  # round, ceil or floor
                absent:str="delete"):
     "Drop of the probability for one rationale"
-    if why := unusable(ctx): return Skip(why)
+    if reason := unusable(ctx): return Skip(reason)
     return float((yield from drops(way, ctx, [top_share(ctx, share, rule)], absent))[0])
 
 # %% ../../nbs/metrics/02_erasure.ipynb #f610fb06
@@ -148,7 +148,7 @@ def binned_drop(way, ctx:Context,
                 separators:int=0,    # separators that count as words
                 absent:str="delete"):
     "Average drop over shares of the text"
-    if why := unusable(ctx): return Skip(why)
+    if reason := unusable(ctx): return Skip(reason)
     check_choice(divisor, _divisors, "divisor")
     d = yield from drops(way, ctx, [top_share(ctx, b, rule, separators) for b in bins], absent)
     return aopc(d, divisor)
@@ -182,7 +182,7 @@ def area(x, y) -> float:
     **flat_scores)
 def curve_area(mode, ctx:Context, steps:int|None=10, absent:str="mask"):
     "Area under an erasure curve"
-    if why := unusable(ctx): return Skip(why)
+    if reason := unusable(ctx): return Skip(reason)
     return area(*(yield from erasure_curve(ctx, mode, steps, absent)))
 
 # %% ../../nbs/metrics/02_erasure.ipynb #5fa5bed8
@@ -194,7 +194,7 @@ _yes_no = dict(direction="higher", range="[0, 1]", absent="delete", needs="", **
          parts=dict(most_informative="higher", share_removed="lower"), **_yes_no)
 def decision_flip(ctx:Context, absent:str="delete"):
     "Whether the top word flips the label, and how many words it takes"
-    if why := unusable(ctx): return Skip(why)
+    if reason := unusable(ctx): return Skip(reason)
     words, block = ranked(ctx), 4
     full, flips = None, []
     while len(flips) < len(words) and not any(flips):
@@ -214,7 +214,7 @@ def decision_flip(ctx:Context, absent:str="delete"):
                  "strict: 1 if all do not", **_yes_no)
 def monotonicity(ctx:Context, absent:str="delete"):
     "Whether each word helps as words are added from the least important on"
-    if why := unusable(ctx): return Skip(why)
+    if reason := unusable(ctx): return Skip(reason)
     _, p = yield from erasure_curve(ctx, "deletion", None, absent)
     up = np.diff(np.round(p[::-1], 6)) >= 0
     return dict(share=float(up.mean()), strict=float(up.all()))
@@ -232,7 +232,7 @@ def infidelity(ctx:Context,
                absent:str="delete"):
     "Squared error of the scores as a prediction of what removing random words does"
     check_choice(normalise, ("positive", "free", "none"), "normalisation")
-    if why := unusable(ctx): return Skip(why)
+    if reason := unusable(ctx): return Skip(reason)
     rng = np.random.default_rng(own_seed(ctx, "infidelity"))
     z = rng.random((n_samples, ctx.n)) < share
     p = yield Query(np.vstack([np.ones((1, ctx.n), bool), ~z]), absent=absent, output="prob_top")

@@ -71,7 +71,7 @@ def normalised_drop(way, ctx:Context,
                     clip:bool=True,        # to [0, 1]
                     absent:str="pad"):
     "Mean share of the possible drop over rationale lengths"
-    if why := unusable(ctx): return Skip(why)
+    if reason := unusable(ctx): return Skip(reason)
     v = yield from _binned(way, ctx, bins, rule, zero, eps, clip, absent)
     return v if isinstance(v, Skip) else float(v.mean())
 
@@ -86,9 +86,9 @@ def normalised_curve(ctx:Context,
                      clip:bool=True,        # to [0, 1]
                      absent:str="pad"):
     "Normalised sufficiency and comprehensiveness at each rationale length"
-    out, why = {}, unusable(ctx)
+    out, reason = {}, unusable(ctx)
     for way in ("sufficiency", "comprehensiveness"):
-        v = Skip(why) if why else (yield from _binned(way, ctx, bins, rule, zero, eps, clip, absent))
+        v = Skip(reason) if reason else (yield from _binned(way, ctx, bins, rule, zero, eps, clip, absent))
         values = [v]*len(bins) if isinstance(v, Skip) else map(float, v)
         out.update(zip((f"{way}@{b:g}" for b in bins), values))
     return out
@@ -139,7 +139,7 @@ def soft_drop(way, ctx:Context,
     check_choice(perturb, soft_kinds, "soft perturbation")
     if n_draws < 1: raise ValueError(f"n_draws must be at least 1, got {n_draws}")
     if sigma <= 0: raise ValueError(f"sigma must be positive, got {sigma}")
-    if why := unusable(ctx): return Skip(why)
+    if reason := unusable(ctx): return Skip(reason)
     a = scale_importance(importance(ctx), scaling, way)
     q = a if way == "sufficiency" else 1-a # the share of each word that stays
     draws = n_draws if _is_random(q, perturb) else 1

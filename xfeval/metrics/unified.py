@@ -86,7 +86,7 @@ def label_flips(way, ctx:Context,
                 short:str="repeat",       # spans with fewer than k items: repeat or stop
                 absent:str="mask"):
     "How often the label changes over the rationales of growing budgets"
-    if why := unusable(ctx): return Skip(why)
+    if reason := unusable(ctx): return Skip(reason)
     sets = matched_sets(ctx, k, steps, overflow, short)
     if not sets: return Skip(_no_budget(ctx))
     full, labels = yield from full_and_erased(way, ctx, sets, absent, "label")
