@@ -44,7 +44,6 @@ class Context:
     theta: tuple|None = None         # token budgets for k = 1, 2, ...; default: from `reference`
     theta_all: int|None = None       # token budget of a whole ranking; default: from `reference`
     reference: Explanation|None = None # the span explanation of the same base technique
-
     seed: int = 0                    # the user's seed; `own_seed` makes one for each instance and purpose
     avg_gold: float|None = None      # mean number of gold words in the dataset
     neighbours: tuple = ()           # explanations of slightly different inputs, or of the same with other seeds
