@@ -10,8 +10,8 @@ from xfeval.core.text import Gold, Instance
 from xfeval.engine.run import Engine
 from xfeval.engine.rows import Job
 from xfeval.metrics.base import Context, metrics, result_rows
-import xfeval.metrics.erasure, xfeval.metrics.plausibility, xfeval.metrics.soft, xfeval.metrics.diagnosticity
-from xfeval.metrics.unified import random_explanation
+import xfeval.metrics.evaluate # registers every metric
+from random_explanations import random_explanation
 from xfeval.truth.tiny import new_tiny
 
 WORDS = "the a man woman dog plays reads guitar book music in park not and person outside".split()

@@ -9,7 +9,7 @@ from xfeval import evaluate, load_model
 from xfeval.core.explanation import Explanation
 from xfeval.core.text import Gold
 from xfeval.engine.run import Engine
-from xfeval.metrics.evaluate import ferret_view
+from xfeval.papers.ferret.view import ferret_view
 
 FERRET = json.loads((Path(__file__).parent/"ferret_values.json").read_text())
 SIX = ("aopc_comprehensiveness", "aopc_sufficiency", "taucorr_loo", "token_iou", "token_f1", "auprc")

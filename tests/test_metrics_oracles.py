@@ -8,12 +8,13 @@ import pytest
 
 from xfeval.core.explanation import Explanation
 from xfeval.core.text import Gold, Instance
-from xfeval.metrics.base import Context, average_precision, note_of, score, share_count
+from xfeval.metrics.base import Context, average_precision, score, share_count
 from xfeval.metrics.erasure import aopc, decile_rationales
-from xfeval.metrics.plausibility import overlap
 from xfeval.metrics.soft import code_bins, normalised, paper_bins
 from xfeval.metrics.diagnosticity import diagnosticity
 from xfeval.metrics.unified import budgets, matched_sets, random_entropy
+from xfeval.stats.values import note_of
+import xfeval.metrics.plausibility # registers its metrics
 
 O = json.loads((Path(__file__).parent/"oracles.json").read_text())
 
@@ -215,9 +216,3 @@ def test_ferret_plausibility():
 
 # B.9
 def test_map(): close(score("map_plausibility", FERRET), O["ap_same_data"])
-
-# B.10
-def test_overlap():
-    x = Instance.from_words(list("abcdefghij"))
-    def at(*w): return Explanation.from_scores(x, [float(i in w) for i in range(10)])
-    assert overlap(at(0, 3), at(3, 7), share=.2) == .5 == overlap(at(3, 7), at(0, 3), share=.2)

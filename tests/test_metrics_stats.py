@@ -8,8 +8,8 @@ from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from xfeval.stats.intervals import bootstrap_interval
-from xfeval.stats.tests import compare
-from xfeval.board.compare import compare_methods, holm, method_means, rank_agreement
+from xfeval.stats.tests import compare, holm
+from xfeval.board.compare import compare_methods, method_means, rank_agreement
 from xfeval.board.diagnosticity import diagnosticity_table, truth_table
 from xfeval.board.summarise import summarise
 

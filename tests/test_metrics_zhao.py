@@ -19,12 +19,12 @@ from xfeval.explainers import base as methods_base
 from xfeval.explainers.explain import explain
 from xfeval.metrics import base as metrics_base
 from xfeval.metrics.evaluate import evaluate
-from xfeval.metrics.diagnosticity import profile_features, profile_table, profiles
-from xfeval.metrics.soft import sigma_grid, soft_variants, variant
 from xfeval.board.compare import compare_methods, relation
-from xfeval.board.diagnosticity import diagnosticity_table, trust, truth_table, wins
+from xfeval.board.diagnosticity import diagnosticity_table, trust, truth_table, wins_over_random
 from xfeval.board.summarise import stratified_mean
 from xfeval.models.classifier import Classifier
+from xfeval.papers.zhao2023.study import (profile_features, profile_table, rationale_profiles, sigma_grid,
+                                          soft_variants, variant)
 from xfeval.truth.tiny import new_tiny
 from xfeval.models.encoding import value_of
 
@@ -188,18 +188,18 @@ def test_pairs_are_formed_within_a_seed():
 
 def test_wins_are_shares_of_draws():
     df = seeded(4, 1)
-    w = wins(df, by="metric")
+    w = wins_over_random(df, by="metric")
     assert len(w) == 4*2*2 and set(w.value) <= {0, .5, 1}
     one = df[(df.metric == "up") & (df.instance == "x1")]
     g, r = one[one.method == "good"].value.iloc[0], one[one.method == "random"].value
     assert w[(w.metric == "up") & (w.method == "good") & (w.instance == "x1")].value.iloc[0] == (g > r).mean()
-    with pytest.raises(ValueError, match="did you mean 'random'"): wins(df, random="randon")
-    with pytest.raises(ValueError, match="model_seed"): wins(df.drop(columns="model_seed"), seeds="model_seed")
+    with pytest.raises(ValueError, match="did you mean 'random'"): wins_over_random(df, random="randon")
+    with pytest.raises(ValueError, match="model_seed"): wins_over_random(df.drop(columns="model_seed"), seeds="model_seed")
 
 def test_metrics_are_compared_in_pairs():
     df = seeded(60)
     df.loc[(df.metric == "down"), "value"] = np.random.default_rng(1).normal(size=(df.metric == "down").sum())
-    c = compare_methods(wins(df, by="metric", seeds="model_seed"), over="metric", by="method").set_index("method")
+    c = compare_methods(wins_over_random(df, by="metric", seeds="model_seed"), over="metric", by="method").set_index("method")
     assert c.loc["good"].difference > .2 and c.loc["good"].p_holm < .01 and c.loc["good"].n == 60
 
 def test_strata_weigh_the_same():
@@ -215,7 +215,7 @@ def test_profiles_by_data_set():
     x, y = text(10, 1), text(12, 2)
     t = profile_table({"one": [scored(x, 0, "m"), scored(y, 1, "m")], "two": [scored(y, 2, "m"), scored(y, 3, "k")]})
     assert t[["dataset", "method", "n"]].values.tolist() == [["one", "m", 2], ["two", "m", 1], ["two", "k", 1]]
-    p = profiles({"one": [scored(x, 0, "m"), scored(y, 1, "m")]})
+    p = rationale_profiles({"one": [scored(x, 0, "m"), scored(y, 1, "m")]})
     assert set(profile_features) <= set(p) and p.instance.tolist() == [x.id, y.id]
     np.testing.assert_allclose(t.loc[0, list(profile_features)].astype(float), p[list(profile_features)].mean())
     np.testing.assert_allclose(p[["function", "punctuation", "number", "content"]].sum(axis=1), 1)

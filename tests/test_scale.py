@@ -14,7 +14,7 @@ from xfeval.explainers.explain import explain
 from xfeval.metrics.evaluate import evaluate
 from xfeval.models.store import load_model
 from xfeval.truth.tiny import new_tiny
-from xfeval.board.scale import Store, cluster, evaluate_shards, executor, explain_shards, run_shards, run_task
+from xfeval.board.scale import Store, cluster, evaluate_shards, explain_shards, run_shards, run_task
 
 LABELS = ["entailment", "neutral", "contradiction"]
 WORDS = "a the man woman dog cat runs sleeps plays guitar music in park red two three not outside with old".split()
@@ -126,11 +126,6 @@ def test_mistakes_are_value_errors(folder):
     with pytest.raises(ValueError, match="unknown metric"):
         evaluate_shards(folder, [Explanation.from_scores(texts(1)[0], np.ones(texts(1)[0].n_words))], "complexty")
     assert explain_shards(folder, []) == []
-
-
-def test_executor_runs_functions_here():
-    with executor("", 2) as pool:
-        assert sorted(f.result() for f in [pool.submit(pow, 2, k) for k in range(4)]) == [1, 2, 4, 8]
 
 
 def test_a_killed_worker_changes_nothing(folder, tmp_path):

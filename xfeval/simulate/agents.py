@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['marks', 'forms', 'chosen_units', 'Augmented', 'plain', 'with_symbols', 'with_text', 'augment', 'agent_budget',
            'read_augmented', 'marks_known', 'trivial_explanation', 'Agent', 'new_agent', 'same_weights', 'split_texts',
-           'macro_f1', 'run_agents', 'agent_table']
+           'run_agents', 'agent_table']
 
 # %% ../../nbs/simulate/02_agents.ipynb #200bdf3b
 import copy, math, threading
@@ -23,7 +23,8 @@ from ..models.encoding import Batch
 from ..models.classifier import Classifier
 from .init import match_init
 from .train import Lesson, Recipe, predict_all, run_lessons, train_together
-from ..stats.intervals import resamples
+from ..stats.f1 import macro_f1, weighted_macro_f1
+from ..stats.intervals import quantile_ends, resamples
 
 # %% ../../nbs/simulate/02_agents.ipynb #892ecc75
 def _runs(words):
@@ -313,12 +314,6 @@ def _tensors(clf, texts, y):
     return tensors, sum(over > 0 for _, _, over in read)
 
 # %% ../../nbs/simulate/02_agents.ipynb #58811c6b
-def macro_f1(y, p) -> float: # class numbers
-    "Mean F1 over the classes that occur"
-    y, p = np.asarray(y), np.asarray(p)
-    def f1(c): return 2*((y == c) & (p == c)).sum()/((y == c).sum() + (p == c).sum())
-    return float(np.mean([f1(c) for c in np.union1d(y, p)]))
-
 _agent_seq = ("ids", "types", "mask")
 def _agent_loss(call, b): return nn.functional.cross_entropy(call(b["ids"], b["types"], b["mask"]), b["y"])
 def _agent_guess(call, b): return call(b["ids"], b["types"], b["mask"]).argmax(-1)
@@ -399,15 +394,6 @@ def _with_results(rows, done, y):
     return pd.DataFrame(rows)[first + [c for c in rows[0] if c not in first]]
 
 # %% ../../nbs/simulate/02_agents.ipynb #37059efb
-def _weighted_f1(said, predicted, classes, weights):
-    "Macro F1 of every resample and seed, (resamples, seeds), from the weights of the texts"
-    confusions = [(said == c)[:, None]*(predicted.T == d)[:, :] for c in range(classes) for d in range(classes)]
-    N = np.tensordot(weights, np.stack(confusions, -1).astype(float), (1, 0))
-    N = N.reshape(len(weights), len(predicted), classes, classes)
-    hit, total = np.einsum("rscc->rsc", N), N.sum(3) + N.sum(2)
-    with np.errstate(invalid="ignore"): f = np.where(total > 0, 2*hit/total, np.nan)
-    return np.nanmean(f, -1)
-
 def agent_table(runs:pd.DataFrame,  # what `run_agents` returns
                 level:float=.95, n_resamples:int=2000, seed:int=0) -> pd.DataFrame: # in points
     "SF and RSF of every agent, with intervals, and what a trivial explanation would gain"
@@ -416,9 +402,9 @@ def agent_table(runs:pd.DataFrame,  # what `run_agents` returns
     y, P = runs.said.iloc[0], {k: np.stack(g.predicted.tolist()) for k, g in group.items()}
     classes = int(max(y.max(), max(p.max() for p in P.values())))+1
     ws, wi = resamples(len(P[zero]), len(y), n_resamples, seed)
-    boot = {k: (ws*_weighted_f1(y, p, classes, wi)).sum(1) for k, p in P.items()}
+    boot = {k: (ws*weighted_macro_f1(y, p, classes, wi)).sum(1) for k, p in P.items()}
     sf = {k: g.sf.mean() for k, g in group.items()}
-    def interval(v): return np.quantile(v, [(1-level)/2, (1+level)/2])*100
+    def interval(v): return [100*end for end in quantile_ends(v, level)]
     rows = []
     for (kind, method), g in group.items():
         lo, hi = interval(boot[kind, method])

@@ -16,8 +16,8 @@ from scipy import stats as st
 from ...core.text import Instance
 from ...core.utils import check_choice, seed_for
 from ..published import papers_folder, published
-from ...stats.tests import compare
-from ...board.compare import holm
+from ...stats.correlation import correlate
+from ...stats.tests import compare, holm
 from ...stats.intervals import crossed_interval
 from ...simulate.students import run_students, select_words
 
@@ -86,7 +86,7 @@ def rank_tau(ranks:pd.DataFrame) -> pd.DataFrame: # methods x settings -> settin
     "Kendall's tau-b between rankings; a method missing in one of two settings does not count for them"
     def tau(a, b):
         both = ranks[[a, b]].dropna() if a != b else ranks[[a]].dropna()
-        return float(st.kendalltau(both[a], both[b]).statistic) if len(both) > 1 else math.nan
+        return correlate(both[a], both[b])
     return pd.DataFrame({b: {a: tau(a, b) for a in ranks} for b in ranks})
 
 def mean_tau(tau:pd.DataFrame) -> float:

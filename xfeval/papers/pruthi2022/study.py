@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['paper_methods', 'with_steps', 'short_strategy', 'control_names', 'published_sizes', 'human_sizes', 'strategy_names',
            'plt_colours', 'student_reviews', 'student_texts', 'divide', 'teacher_explanations', 'paper_students',
-           'student_grid', 'teacher_table', 'student_table', 'rank_table', 'paper_headline', 'setting_names', 'tau_b',
+           'student_grid', 'teacher_table', 'student_table', 'rank_table', 'paper_headline', 'setting_names',
            'tau_table', 'mean_taus', 'control_explanations', 'erasure_scores', 'erasure_table', 'small_configs',
            'config_table', 'share_table', 'whole_against_top', 'human_table', 'qa_paper_table', 'last_words',
            'shown_by_people', 'movie_reviews', 'on_part', 'draw_framework', 'draw_curves']
@@ -26,10 +26,10 @@ from ...data.datasets import load_data
 from ...engine.run import Engine
 from ...explainers.explain import explain
 from ...metrics.evaluate import evaluate
-from ...stats.intervals import bootstrap_interval
+from ...stats.correlation import tau_b
+from ...stats.intervals import bootstrap_interval, crossed_interval, quantile_ends, resamples, wilson_interval
 from ...stats.tests import compare
 from ...simulate.train import Recipe
-from ...stats.intervals import crossed_interval, resamples
 from ...simulate.students import (StudentConfig, block_order, random_words, run_students, sampled_configs,
                                       select_words, teacher_labels, trivial_words)
 from .rankings import average_ranks, gain_table, headline, rank_tau
@@ -133,8 +133,8 @@ def _gains(runs, **kw):
 def teacher_table(clf, texts, published:float=93.5) -> pd.DataFrame: # one row
     "Accuracy of the teacher in percent, with Wilson's interval"
     n, right = len(texts), sum(l == x.label for l, x in zip(teacher_labels(clf, texts), texts))
-    ci = st.binomtest(right, n).proportion_ci(method="wilson")
-    return pd.DataFrame([dict(model=clf.name, accuracy_percent=100*right/n, low=100*ci.low, high=100*ci.high,
+    low, high = wilson_interval(right, n)
+    return pd.DataFrame([dict(model=clf.name, accuracy_percent=100*right/n, low=100*low, high=100*high,
                               n=n, published=published)])
 
 def _stands_for(t, sizes):
@@ -182,12 +182,6 @@ def _ranks_of(values, higher=True):
     "Ranks along the first axis"
     return st.rankdata(-values.round(9) if higher else values.round(9), axis=0)
 
-def tau_b(a, b): # (methods, draws) -> (draws,)
-    "Kendall's tau-b of many pairs of rankings at once; missing where all tie"
-    A, B = (np.sign(v[:, None]-v[None]) for v in (a, b))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return (A*B).sum((0, 1))/np.sqrt(np.abs(A).sum((0, 1))*np.abs(B).sum((0, 1)))
-
 # %% ../../../nbs/papers/pruthi2022/study.ipynb #45fc2ff3
 def _correct(g, methods):
     "(methods, sizes, seeds, texts)"
@@ -222,9 +216,7 @@ def _erasure_ranks(erasure, methods, n_resamples, seed):
 def _tau_interval(a, b, level):
     "Interval of tau between two resampled rankings"
     ok = np.isfinite(a[:, 0]) & np.isfinite(b[:, 0])
-    t = tau_b(a[ok], b[ok])
-    t = t[np.isfinite(t)]
-    return np.quantile(t, [(1-level)/2, (1+level)/2]) if len(t) else (math.nan, math.nan)
+    return quantile_ends(tau_b(a[ok], b[ok]), level)
 
 def tau_table(runs:pd.DataFrame,      # what `student_grid` returns
               erasure:pd.DataFrame|None=None, # what `erasure_scores` returns

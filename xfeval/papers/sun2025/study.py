@@ -25,7 +25,8 @@ from ...explainers.explain import build_explanation, raw_scores, explain, span_o
 from ...metrics.evaluate import evaluate
 from ...board.summarise import summarise
 from ...models.store import list_models, load_model
-from ...simulate.agents import macro_f1
+from ...stats.f1 import macro_f1, resampled_macro_f1
+from ...stats.intervals import quantile_ends, resample_rows
 
 # %% ../../../nbs/papers/sun2025/study.ipynb #39e14d96
 types = {"span": "SpanIntEx", "pair": "TokenIntEx", "token": "TokenEx"}
@@ -233,9 +234,9 @@ def complexity_table(df, seed:int=0) -> pd.DataFrame: # the columns of Tables 11
 # %% ../../../nbs/papers/sun2025/study.ipynb #b9624456
 def _f1_row(cell, name, data, rng, resamples): # macro F1 in percent with its bootstrap interval
     y, p = np.array([cell.clf.index(x.label) for x in data]), cell.clf.predict(data).argmax(1)
-    again = [100*macro_f1(y[i], p[i]) for i in rng.integers(0, len(y), (resamples, len(y)))]
+    low, high = quantile_ends(100*resampled_macro_f1(y, p, resample_rows(len(y), resamples, rng)))
     return dict(model=cell.model, dataset=cell.dataset, split=name, f1_percent=100*macro_f1(y, p),
-                low=np.quantile(again, .025), high=np.quantile(again, .975), n=len(y))
+                low=low, high=high, n=len(y))
 
 def _trained_on(name, source, split): # does the card of a model say that it learned from this part?
     card = bundled("models", name, "card.json")
