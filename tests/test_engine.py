@@ -10,7 +10,7 @@ from xfeval.core.text import Instance
 from xfeval.engine.run import Engine
 from xfeval.engine.rows import Job
 from xfeval.truth.tiny import new_tiny
-from xfeval.models.classifier import token_batches
+from xfeval.models.forward import token_batches
 
 LABELS = ["entailment", "neutral", "contradiction"]
 WORDS = "a the man woman dog cat runs sleeps plays guitar music in park red two three not outside with old".split()

@@ -26,7 +26,7 @@ from xfeval.board.diagnosticity import diagnosticity_table, trust, truth_table, 
 from xfeval.board.summarise import stratified_mean
 from xfeval.models.classifier import Classifier
 from xfeval.truth.tiny import new_tiny
-from xfeval.models.encoding import value_of
+from xfeval.models.forward import value_of
 
 WORDS = "the a man woman dog plays reads guitar book music in park not and person outside".split()
 LABELS = ["yes", "no", "maybe"]

@@ -18,8 +18,9 @@ from ..core.game import Ask, as_ask
 from ..core.text import Instance
 from ..core.utils import check_choice
 from .rows import Job, RowCache, row_keys
-from ..models.classifier import Classifier, run_safely, token_batches
-from ..models.encoding import Encoded, value_of
+from ..models.classifier import Classifier
+from ..models.encoding import Encoded
+from ..models.forward import run_safely, token_batches, value_of
 
 # %% ../../nbs/engine/01_run.ipynb #b7f730c0
 class Engine:
