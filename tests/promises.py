@@ -1,4 +1,4 @@
-"""What the packages promise: the lines below `## Promises` of the notebooks, each naming its test, and the table made of them"""
+"""The lines below `## Promises` of the notebooks, each a promise with its test, and the table made of them"""
 import json, re
 from pathlib import Path
 

@@ -109,5 +109,5 @@ class Encoded:
     @property
     def notes(self) -> tuple: # for the record of an explanation
         "Remarks for whoever reads the explanation"
-        if not self.truncated: return ()
-        return (f"{self.truncated} of {self.instance.n_words} words did not fit the model",)
+        note = f"{self.truncated} of {self.instance.n_words} words did not fit the model"
+        return (note,) if self.truncated else ()

@@ -30,7 +30,7 @@ def save(self:Classifier, folder, # where to
     return folder
 
 def write_model(folder, model, tokenizer, half):
-    "What the Hugging Face library needs to load a model again"
+    "Write configuration, tokenizer and weights as the Hugging Face library loads them"
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     config = dict(model.config.to_dict(), architectures=[type(model).__name__])
