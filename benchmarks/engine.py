@@ -14,7 +14,7 @@ from xfeval.data.datasets import load_data
 from xfeval.engine.run import Engine
 from xfeval.engine.rows import Job
 from xfeval.models.store import load_model
-from xfeval.models.classifier import token_batches
+from xfeval.models.forward import token_batches
 
 
 def coalitions(n, k, rng):

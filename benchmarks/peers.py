@@ -19,14 +19,14 @@ from xfeval.core.text import Instance
 from xfeval.core.utils import write_whole
 from xfeval.data.datasets import load_data
 from xfeval.engine.run import Engine
-from xfeval.engine import token_batches
+from xfeval.models.forward import token_batches
 from xfeval.explainers.explain import explain
 from xfeval.explainers.exchange import from_tokens
 from xfeval.explainers.gradients import conductance, frozen
 from xfeval.metrics.base import metrics as registry
 from xfeval.metrics.evaluate import contexts, evaluate
 from xfeval.models.store import load_model
-from xfeval.models.encoding import value_of
+from xfeval.models.forward import value_of
 
 HERE, START = Path(__file__).resolve().parent, time.perf_counter()
 OWN = ("xfeval", "limit", "loop", "loop_batched") # sides that call the model through a `Classifier`

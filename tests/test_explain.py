@@ -17,7 +17,7 @@ from xfeval.explainers.explain import explain, list_methods
 from xfeval.explainers.exchange import from_captum, from_ferret, from_shap, from_tokens
 from xfeval.models.classifier import Classifier
 from xfeval.truth.tiny import new_tiny
-from xfeval.models.encoding import value_of
+from xfeval.models.forward import value_of
 
 LABELS = ["entailment", "neutral", "contradiction"]
 TEXTS = [["A man plays the guitar in a park .", "A person makes music ."],

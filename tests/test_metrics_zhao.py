@@ -26,7 +26,7 @@ from xfeval.models.classifier import Classifier
 from xfeval.papers.zhao2023.study import (profile_features, profile_table, rationale_profiles, sigma_grid,
                                           soft_variants, variant)
 from xfeval.truth.tiny import new_tiny
-from xfeval.models.encoding import value_of
+from xfeval.models.forward import value_of
 
 WORDS = "the a man woman dog plays reads guitar book music in park not and person outside".split()
 LABELS = ["yes", "no", "maybe"]

@@ -14,8 +14,8 @@ from xfeval.models.classifier import Classifier
 from xfeval.models.encoding import Encoded, longest_first
 from xfeval.models.store import list_models, load_model
 from xfeval.truth.tiny import new_tiny, new_tokenizer
-from xfeval.models.classifier import run_safely
-from xfeval.models.encoding import value_of
+from xfeval.models.forward import run_safely
+from xfeval.models.forward import value_of
 
 torch.set_num_threads(1)
 TEXTS = ["A man is playing a guitar on the busy street .", "Nobody is making music , it's quiet here !",
@@ -282,7 +282,7 @@ def test_roberta_positions_ignore_pad_ids_in_the_text():
     z = c.logits([e], [row], "pad")
     assert np.allclose(z, want, atol=1e-6) and not np.allclose(z, naive, atol=1e-3)
 
-def with_ids(e, ids): return Encoded(ids, e.types, e.word, e.players, 0, e.instance, e.slot)
+def with_ids(e, ids): return Encoded(ids, e.types, e.word, e.players, 0, e.instance)
 
 @pytest.mark.parametrize("name", ["gpt2", "bart"])
 def test_pooling_is_not_fooled_by_ids_in_the_text(name):
@@ -554,7 +554,7 @@ def test_other_architectures(kind):
     encs = c.encode_all(xs)
     rows = some_rows(encs)
     assert np.allclose(c.logits(encs), [hf_logits(c, x) for x in xs], atol=1e-5)
-    assert (c.whole_because == "") == (kind == "xlmr")
+    assert (c.slow_path_reason == "") == (kind == "xlmr")
     for a in absences:
         single = [c.logits([e], [r], a) for e, r in zip(encs, rows)]
         assert np.allclose(c.logits(encs, rows, a), np.concatenate(single), atol=1e-5)
@@ -584,7 +584,7 @@ def test_short_last_layer_gives_the_same_logits(name, short_runs):
     c = new_model(name) # transformers leaves hooks in a model that was asked for its attention
     encs = c.encode_all([*mixed(9), Instance.from_text("man"), Instance.from_text("")])
     rows = some_rows(encs)
-    assert c.whole_because == ""
+    assert c.slow_path_reason == ""
     for absent in absences:
         with torch.enable_grad(): whole = c.forward(c.batch(encs, rows, absent)).detach()
         short_runs.clear()
@@ -614,7 +614,7 @@ def test_equal_tokens_enter_the_first_layer_once(name, monkeypatch):
 @pytest.mark.parametrize("name", SHORT)
 def test_short_last_layer_under_soft_perturbation_and_given_embeddings(name, short_runs):
     c = new_model(name) # transformers leaves hooks in a model that was asked for its attention
-    assert c.whole_because == "" and short_runs.pop() == 3 # compared once, on three rows
+    assert c.slow_path_reason == "" and short_runs.pop() == 3 # compared once, on three rows
     encs = c.encode_all(mixed(5))
     b, rng = c.batch(encs), np.random.default_rng(0)
     E = torch.tensor(rng.standard_normal((*b.ids.shape, 32)), dtype=torch.float32)
@@ -664,14 +664,14 @@ def test_unknown_models_and_a_wrong_short_form_run_whole(short_runs, monkeypatch
     encs = plain.encode_all(mixed(3))
     mine = Classifier(Mine(plain.model.config), plain.tokenizer)
     mine.logits(encs)
-    assert mine.whole_because == "the structure of Mine is not a known one" and not short_runs
+    assert mine.slow_path_reason == "the structure of Mine is not a known one" and not short_runs
     path, layer, _ = _short_layers["BertForSequenceClassification"]
     def lazy(layer, one, *args, **kw): return one
     def broken(layer): return None
     for wrong, message in ((lazy, "differs by"), (broken, "fails: TypeError")):
         monkeypatch.setitem(_short_layers, "BertForSequenceClassification", (path, layer, wrong))
         c = Classifier(plain.model, plain.tokenizer)
-        assert np.allclose(c.logits(encs), c.forward(c.batch(encs)).detach(), atol=1e-6) and message in c.whole_because
+        assert np.allclose(c.logits(encs), c.forward(c.batch(encs)).detach(), atol=1e-6) and message in c.slow_path_reason
 
 # ---------------------------------------------------------------- faults
 

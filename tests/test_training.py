@@ -9,7 +9,7 @@ import xfeval.models.encoding, xfeval.models.classifier, xfeval.models.last_laye
 from xfeval.core.text import Gold, Instance
 from xfeval.models.store import load_model
 from xfeval.truth.tiny import new_tiny
-from xfeval.models.encoding import value_of
+from xfeval.models.forward import value_of
 from xfeval.simulate.fit import (Muon, accuracy, augment, fit, save_delta, shares, tabulate, _Course, _may_shorten,
                                  make_optimiser, _slice, windows_of)
 

@@ -19,8 +19,7 @@ from torch import nn
 from ..core.utils import check_choice
 from ..core.explanation import subword_rules
 from .base import Attribution, method
-from ..models.classifier import out_of_memory
-from ..models.encoding import value_of
+from ..models.forward import out_of_memory, value_of
 
 # %% ../../nbs/explainers/06_gradients.ipynb #06ad8b30
 def _sum(u): return u.sum(-1)

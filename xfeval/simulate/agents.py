@@ -19,7 +19,7 @@ from torch import nn
 from ..core.explanation import Explanation, item_words, kinds
 from ..core.text import Instance
 from ..core.utils import check_choice, fingerprint, seed_for
-from ..models.encoding import Batch
+from ..models.forward import Batch
 from ..models.classifier import Classifier
 from .init import match_init
 from .train import Lesson, Recipe, predict_all, run_lessons, train_together
@@ -207,7 +207,7 @@ class Agent(nn.Module):
         reader = copy.copy(clf)
         reader.model = model
         self.__dict__["clf"] = reader # not a submodule: its model is already one
-        self.short = not together and not reader.whole_because # the last layer only where the head reads it
+        self.short = not together and not reader.slow_path_reason # the last layer only where the head reads it
 
     def forward(self, ids, types, mask):
         "Logits; texts are padded on the right"

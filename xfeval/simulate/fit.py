@@ -20,8 +20,8 @@ from ..core.text import Instance
 from ..core.utils import check_choice, fingerprint, write_whole
 from ..models.classifier import Classifier
 from ..models.store import load_base
-from ..models.encoding import padded_rows, per_sub_word
-from ..models.last_layer import watched
+from ..models.forward import padded_rows, per_sub_word
+from ..models.last_layer import has_hooks
 
 # %% ../../nbs/simulate/01_fit.ipynb #52b2032d
 @dataclass
@@ -372,7 +372,7 @@ def _may_shorten(clf):
     "May the last layer leave out what the head does not read? Not with dropout, which the short form does not know"
     config = clf.model.config.to_dict()
     if any(v for k, v in config.items() if "drop" in k and not k.startswith("qa_")): return False
-    return clf.model.config._attn_implementation == "sdpa" and not watched(clf.model) and not clf.whole_because
+    return clf.model.config._attn_implementation == "sdpa" and not has_hooks(clf.model) and not clf.slow_path_reason
 
 def _walk(course, todo, schedule, watch, every, seed, progress):
     "All steps, with a measurement every so often; returns how many were made"
