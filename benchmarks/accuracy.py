@@ -23,7 +23,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from xfeval.core.text import Instance
-from xfeval.core.game import play
+from xfeval.core.game import run_game
 from xfeval.core.utils import write_whole
 from xfeval.data.datasets import load_data
 from xfeval.engine.run import Engine
@@ -76,14 +76,14 @@ def stored_games(clf, texts):
 
 def kernel_shap(estimator):
     "Our Shapley values by one of the estimators"
-    def run(game, rows, seed): return play(kernel_shap(game.n, seed, rows-2, estimator), game)
+    def run(game, rows, seed): return run_game(kernel_shap(game.n, seed, rows-2, estimator), game)
     return run
 
 
 def interaction(estimator):
     "Our interaction indices by one of the estimators"
     def run(game, rows, seed):
-        _, index = play(shapley_interaction(game.n, seed, rows-2, estimator), game)
+        _, index = run_game(shapley_interaction(game.n, seed, rows-2, estimator), game)
         return index[np.triu_indices(game.n, 1)]
     return run
 

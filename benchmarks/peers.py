@@ -14,7 +14,7 @@ warnings.filterwarnings("ignore")
 import numpy as np
 import torch
 
-from xfeval.core.game import Ask
+from xfeval.core.game import Query
 from xfeval.core.text import Instance
 from xfeval.core.utils import write_whole
 from xfeval.data.datasets import load_data
@@ -519,7 +519,7 @@ def loop(clf, ex, names, batched):
         enc = clf.encode(c.ex.instance)
         t = clf.index(c.ex.target)
         def answer(a):
-            a = a if isinstance(a, Ask) else Ask(a)
+            a = a if isinstance(a, Query) else Query(a)
             parts = [a.rows] if batched else [a.rows[i:i+1] for i in range(len(a.rows))]
             z, s = [], 0
             for p in parts:

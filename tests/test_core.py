@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from xfeval.core.game import Ask, play
+from xfeval.core.game import Query, run_game
 from xfeval.core.explanation import Explanation, average, item_words
 from xfeval.core.text import Gold, Instance, join_words, split_words
 from xfeval.core.utils import Registry, check_choice, seed_for, write_whole
@@ -167,9 +167,9 @@ def test_play_and_ask():
     def gen():
         v = yield np.eye(2, dtype=bool)
         return v.sum()
-    assert play(gen(), lambda Z: Z @ [1., 2.]) == 3.
-    with pytest.raises(ValueError, match="boolean"): Ask(np.ones((1, 2)))
-    with pytest.raises(ValueError, match=r"\[0, 1\]"): Ask(np.full((1, 2), 2.), absent="soft_bernoulli")
+    assert run_game(gen(), lambda Z: Z @ [1., 2.]) == 3.
+    with pytest.raises(ValueError, match="boolean"): Query(np.ones((1, 2)))
+    with pytest.raises(ValueError, match=r"\[0, 1\]"): Query(np.full((1, 2), 2.), absent="soft_bernoulli")
 
 
 def test_instances_travel_between_processes():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from xfeval.core.game import Ask
+from xfeval.core.game import Query
 from xfeval.core.text import Instance
 from xfeval.engine.run import Engine
 from xfeval.engine.rows import Job
@@ -219,7 +219,7 @@ def test_plan_counts_what_run_runs(clf):
 def test_soft_rows_are_remembered_by_seed(clf):
     x = texts(1)[0]
     q = np.full((2, x.n_words), .5, np.float32)
-    asks = [fixed(Ask(q, "soft_bernoulli", "probs", seed=seed)) for seed in (1, 1, 5)]
+    asks = [fixed(Query(q, "soft_bernoulli", "probs", seed=seed)) for seed in (1, 1, 5)]
     e = Engine(clf)
     a, b, c = e.run([Job(x, ask, target=0) for ask in asks])
     assert e.stats["run"] == 4
@@ -233,7 +233,7 @@ def test_bad_requests_are_refused(clf):
     with pytest.raises(ValueError, match="did you mean 'mask'"): Job(x, occlusion, absent="masc")
     with pytest.raises(ValueError, match="unknown label"):
         Engine(clf).run([Job(x.replace(label="yes"), occlusion, output="neg_loss")])
-    with pytest.raises(ValueError, match="boolean"): Ask(np.ones((1, 2)))
+    with pytest.raises(ValueError, match="boolean"): Query(np.ones((1, 2)))
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given as hypothesis_given, settings, strategies as st
 
-from xfeval.core.game import play
+from xfeval.core.game import run_game
 from xfeval.explainers.kriging import Kriging
 from xfeval.explainers.interactions import bivariate_shapley, interaction_of, shapley_interaction
 from xfeval.core.utils import check_options
@@ -54,14 +54,14 @@ def first(out):
 # the numbers of the specification
 
 def test_worked_shapley():
-    close(play(exact_shapley(3), worked), [3.5, 2.5, 0])
-    for e in estimators: close(play(kernel_shap(3, estimator=e), worked), [3.5, 2.5, 0])
-    if oracles: close(play(kernel_shap(3), worked), oracles["kernel_shap_full_enum"])
+    close(run_game(exact_shapley(3), worked), [3.5, 2.5, 0])
+    for e in estimators: close(run_game(kernel_shap(3, estimator=e), worked), [3.5, 2.5, 0])
+    if oracles: close(run_game(kernel_shap(3), worked), oracles["kernel_shap_full_enum"])
 
 def test_worked_bivariate():
     want = [[0, 2.5, 2], [2, 0, 1.5], [0, 0, 0]]
     for e in estimators:
-        phi, given = play(bivariate_shapley(3, estimator=e), worked)
+        phi, given = run_game(bivariate_shapley(3, estimator=e), worked)
         close(phi, [3.5, 2.5, 0]); close(given, want)
     pair = (given+given.T)/2
     close([pair[0, 1], pair[0, 2], pair[1, 2]], [2.25, 1, .75])
@@ -75,15 +75,15 @@ def test_worked_diagonal_is_the_value_of_the_conditioned_game():
 def test_kernel_weights_of_four(): close(kernel_weights(4)[1:4], [.25, .125, .25])
 
 def test_all_permutations_are_exact():
-    close(play(shapley_sampling(3, permutations=list(permutations(range(3)))), worked), [3.5, 2.5, 0])
+    close(run_game(shapley_sampling(3, permutations=list(permutations(range(3)))), worked), [3.5, 2.5, 0])
 
 def test_additive_conditional_values_are_half():
     u = np.array([1., -2, .5, 0, 3])
-    phi, given = play(bivariate_shapley(5), lambda Z: 7 + Z@u)
+    phi, given = run_game(bivariate_shapley(5), lambda Z: 7 + Z@u)
     close(phi, u); close(given, np.where(np.eye(5, dtype=bool), 0, u[:, None]/2))
 
 def test_dummy_condition_is_not_half():
-    _, given = play(bivariate_shapley(3), worked)
+    _, given = run_game(bivariate_shapley(3), worked)
     assert abs(given[0, 2]-3.5/2) > .2
 
 def test_lime_of_an_additive_game():
@@ -94,8 +94,8 @@ def test_lime_of_an_additive_game():
 def test_lime_settings():
     assert cost("lime_zaman", 30) == 50 and cost("lime_pruthi", 30) == 60 and cost("lime_zaman", 30, samples=25) == 25
     u = np.zeros(20); u[[3, 11]] = 2, -3
-    assert np.count_nonzero(play(lime_pruthi(20, 0), lambda Z: Z@u)) <= 4
-    z = play(lime_zaman(20, 0), lambda Z: Z@u)
+    assert np.count_nonzero(run_game(lime_pruthi(20, 0), lambda Z: Z@u)) <= 4
+    z = run_game(lime_zaman(20, 0), lambda Z: Z@u)
     assert set(np.argsort(-np.abs(z))[:2]) == {3, 11} and np.count_nonzero(z) < 20
 
 # properties
@@ -107,20 +107,20 @@ few = settings(max_examples=25, deadline=None, derandomize=True)
 @hypothesis_given(st.integers(1, 9), seeds, st.integers(2, 80), st.sampled_from(estimators))
 def test_efficiency(n, seed, budget, estimator):
     v = random_game(n, seed)
-    close(play(kernel_shap(n, seed, budget, estimator), table(v)).sum(), v[-1]-v[0], 1e-9)
-    close(play(shapley_sampling(n, seed, samples=3), table(v)).sum(), v[-1]-v[0], 1e-9)
-    close(play(bivariate_shapley(n, seed, budget, estimator), table(v))[0].sum(), v[-1]-v[0], 1e-9)
+    close(run_game(kernel_shap(n, seed, budget, estimator), table(v)).sum(), v[-1]-v[0], 1e-9)
+    close(run_game(shapley_sampling(n, seed, samples=3), table(v)).sum(), v[-1]-v[0], 1e-9)
+    close(run_game(bivariate_shapley(n, seed, budget, estimator), table(v))[0].sum(), v[-1]-v[0], 1e-9)
 
 @few
 @hypothesis_given(ns, seeds)
 def test_full_enumeration_is_exact(n, seed):
     v = random_game(n, seed)
     true = shapley_of(v, n)
-    for e in estimators: close(play(kernel_shap(n, seed, estimator=e), table(v)), true, 1e-7)
-    phi, given = play(bivariate_shapley(n, seed), table(v))
+    for e in estimators: close(run_game(kernel_shap(n, seed, estimator=e), table(v)), true, 1e-7)
+    phi, given = run_game(bivariate_shapley(n, seed), table(v))
     close(phi, true, 1e-8)
     close(given, given_of(v, n)[0], 1e-8)
-    phi, index = play(shapley_interaction(n, seed), table(v))
+    phi, index = run_game(shapley_interaction(n, seed), table(v))
     close(phi, true, 1e-8)
     close(index, index.T)
     close(np.diag(index), 0)
@@ -131,7 +131,7 @@ def test_conditions_add_up(n, seed):
     v = random_game(n, seed); present, absent = given_of(v, n); phi = shapley_of(v, n)
     off = ~np.eye(n, dtype=bool)
     close((present+absent)[off], np.repeat(phi[:, None], n, 1)[off])
-    without = play(bivariate_shapley(n), lambda Z: -table(v)(~Z))[1] # the dual game swaps presence and absence
+    without = run_game(bivariate_shapley(n), lambda Z: -table(v)(~Z))[1] # the dual game swaps presence and absence
     close(without[off], absent[off], 1e-8)
 
 @few
@@ -141,9 +141,9 @@ def test_dummy_symmetry_additivity(n, seed):
     dummy = v[np.arange(2**n) & ~1]
     close(shapley_of(dummy, n)[0], 0)
     close(interaction_of(dummy, n)[0], 0)
-    close(play(kernel_shap(n, 0), table(dummy))[0], 0, 1e-8)
+    close(run_game(kernel_shap(n, 0), table(dummy))[0], 0, 1e-8)
     swapped = every_coalition(n)[:, [1, 0, *range(2, n)]]
-    phi = play(kernel_shap(n, 0), table(v+table(v)(swapped)))
+    phi = run_game(kernel_shap(n, 0), table(v+table(v)(swapped)))
     close(phi[0], phi[1], 1e-8)
     Z, w = coalitions(n, seed, 12)
     projection = kernel_projection(Z, w)
@@ -175,14 +175,14 @@ def test_coalitions_of_long_texts():
         Z, w = coalitions(200, 0, 600, law)
         assert Z.shape == (600, 200) and len(np.unique(Z, axis=0)) == 600
     u = np.random.default_rng(0).normal(size=40)
-    close(play(kernel_shap(40, 0, 80), lambda Z: 1+Z@u), u, 1e-8)
+    close(run_game(kernel_shap(40, 0, 80), lambda Z: 1+Z@u), u, 1e-8)
     Z, _ = coalitions(200)
     assert len(Z) == 2448 and (np.bincount(Z.sum(1), minlength=201)[[1, 199]] == 200).all()
 
 def test_sampled_values_approach_exact():
     n, v = 11, smooth_game(11, 3)
     true = shapley_of(v, n)
-    def mse(e, b, s): return ((play(kernel_shap(n, s, b, e), table(v))-true)**2).mean()
+    def mse(e, b, s): return ((run_game(kernel_shap(n, s, b, e), table(v))-true)**2).mean()
     def rmse(e, b): return np.sqrt(np.mean([mse(e, b, s) for s in range(4)])/(true**2).mean())
     assert rmse("regression", 1000) < rmse("regression", 60)/2
     assert rmse("kriging", 126) < rmse("regression", 126) and rmse("kriging", 510) < rmse("regression", 510)/1.5
@@ -190,14 +190,14 @@ def test_sampled_values_approach_exact():
 def test_antithetic_reduces_the_error():
     n, v = 8, smooth_game(8, 1)
     true = shapley_of(v, n)
-    def mse(a, s): return ((play(shapley_sampling(n, s, samples=10, antithetic=a), table(v))-true)**2).mean()
+    def mse(a, s): return ((run_game(shapley_sampling(n, s, samples=10, antithetic=a), table(v))-true)**2).mean()
     assert np.mean([mse(True, s) for s in range(40)]) < np.mean([mse(False, s) for s in range(40)])
 
 @few
 @hypothesis_given(st.integers(2, 11), seeds, st.integers(30, 120))
 def test_additive_games_have_no_interaction(n, seed, budget):
     u, budget = np.random.default_rng(seed).normal(size=n), max(budget, 3*n)
-    phi, index = play(shapley_interaction(n, seed, budget), lambda Z: 2+Z@u)
+    phi, index = run_game(shapley_interaction(n, seed, budget), lambda Z: 2+Z@u)
     close(phi, u, 1e-6)
     close(index, 0, 1e-5)
 
@@ -218,14 +218,14 @@ def test_kriging_gradient_and_closed_forms():
 
 def test_sobol():
     u = np.array([2., -1, 0, .5])
-    close(play(sobol(4, samples=16), lambda Z: Z@u), u**2/(u**2).sum())
-    close(play(sobol(3, samples=8), lambda Z: 1.*(Z[:, 0]^Z[:, 1])), [1, 1, 0])
-    sampled = play(sobol(10, 0, samples=400), lambda Z: Z@np.arange(10.))
+    close(run_game(sobol(4, samples=16), lambda Z: Z@u), u**2/(u**2).sum())
+    close(run_game(sobol(3, samples=8), lambda Z: 1.*(Z[:, 0]^Z[:, 1])), [1, 1, 0])
+    sampled = run_game(sobol(10, 0, samples=400), lambda Z: Z@np.arange(10.))
     close(sampled, np.arange(10.)**2/285, .06)
 
 def test_random_scores():
-    assert (play(random_scores(50, 1), worked) == play(random_scores(50, 1), worked)).all() and cost("random", 9) == 0
-    assert 0 <= play(random_scores(50, 1, "uniform"), worked).min()
+    assert (run_game(random_scores(50, 1), worked) == run_game(random_scores(50, 1), worked)).all() and cost("random", 9) == 0
+    assert 0 <= run_game(random_scores(50, 1, "uniform"), worked).min()
 
 # edges and errors
 
@@ -236,20 +236,20 @@ def test_edges(name):
         def value(Z):
             asked.append(len(Z))
             return Z.sum(1)**1.5
-        out = play(games[name](n), value)
+        out = run_game(games[name](n), value)
         assert first(out).shape == (n,) and sum(asked) == cost(name, n)
         for part in out if isinstance(out, tuple) else (out,): assert np.isfinite(part).all()
 
 by_shapley = ["exact_shapley", "shapley_sampling", "kernel_shap", "bivariate_shapley", "shapley_interaction"]
 
 @pytest.mark.parametrize("name", ["occlusion", *by_shapley])
-def test_one_player(name): close(first(play(games[name](1), lambda Z: 2.+3*Z[:, 0])), [3.])
+def test_one_player(name): close(first(run_game(games[name](1), lambda Z: 2.+3*Z[:, 0])), [3.])
 
 @pytest.mark.parametrize("name", [m for m in games if m != "random"])
 def test_constant_and_nan(name):
     def broken(Z): return np.where(Z.sum(1) == 3, np.nan, 1.)
-    close(first(play(games[name](4), lambda Z: np.ones(len(Z)))), 0)
-    with pytest.raises(ValueError, match="not a finite number"): play(games[name](4), broken)
+    close(first(run_game(games[name](4), lambda Z: np.ones(len(Z)))), 0)
+    with pytest.raises(ValueError, match="not a finite number"): run_game(games[name](4), broken)
 
 @pytest.mark.parametrize("make, words", [
     (lambda: kernel_shap(4, 0, 1), "budget"),
@@ -263,7 +263,7 @@ def test_constant_and_nan(name):
     (lambda: occlusion(-1), "0 or more"),
     (lambda: random_scores(3, law="norml"), "normal")])
 def test_bad_options(make, words):
-    with pytest.raises(ValueError, match=words): play(make(), worked)
+    with pytest.raises(ValueError, match=words): run_game(make(), worked)
 
 def test_unknown_options_are_refused():
     with pytest.raises(ValueError, match="budget"): cost("kernel_shap", 5, budgett=3)
@@ -280,7 +280,7 @@ def test_captum_shapley_sampling():
     peer = captum.ShapleyValueSampling(f)
     peer.permutation_generator = lambda k, s: (o.tolist() for o in orders)
     theirs = peer.attribute(torch.ones(1, n), baselines=torch.zeros(1, n), n_samples=m).numpy()[0]
-    close(play(shapley_sampling(n, permutations=orders), table(v)), theirs, 1e-5)
+    close(run_game(shapley_sampling(n, permutations=orders), table(v)), theirs, 1e-5)
 
 def test_captum_lime():
     torch, captum = pytest.importorskip("torch"), pytest.importorskip("captum.attr")
@@ -302,16 +302,16 @@ def test_shap_kernel_explainer(n, budget):
     theirs = peer.shap_values(np.ones((1, n)), nsamples=budget, l1_reg=False, silent=True)[0]
     Z, w = peer.maskMatrix[:peer.nsamplesAdded] > .5, peer.kernelWeights[:peer.nsamplesAdded]
     close(kernel_regression(Z, w, table(v)(Z), v[0], v[-1]), theirs, 1e-8)
-    if budget >= 2**n-2: close(play(kernel_shap(n), table(v)), theirs, 1e-8)
+    if budget >= 2**n-2: close(run_game(kernel_shap(n), table(v)), theirs, 1e-8)
 
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 def test_shapiq_exact(n):
     shapiq, v = pytest.importorskip("shapiq"), random_game(n, n)
     peer = shapiq.ExactComputer(game=lambda Z: table(v)(np.atleast_2d(np.asarray(Z, bool))), n_players=n)
     sv = peer("SV", 1).get_n_order_values(1)
-    close(play(exact_shapley(n), table(v)), sv)
-    close(play(kernel_shap(n), table(v)), sv, 1e-8)
-    phi, index = play(shapley_interaction(n), table(v))
+    close(run_game(exact_shapley(n), table(v)), sv)
+    close(run_game(kernel_shap(n), table(v)), sv, 1e-8)
+    phi, index = run_game(shapley_interaction(n), table(v))
     close(index, peer("SII", 2).get_n_order_values(2))
     close(phi, sv)
 
@@ -319,4 +319,4 @@ def test_shapiq_kernel():
     shapiq, n, v = pytest.importorskip("shapiq"), 6, smooth_game(6, 9)
     def f(Z): return table(v)(np.atleast_2d(Z))
     theirs = shapiq.KernelSHAP(n=n, random_state=0).approximate(2**n, f)
-    close(play(kernel_shap(n), table(v)), theirs.get_n_order_values(1), 1e-5)
+    close(run_game(kernel_shap(n), table(v)), theirs.get_n_order_values(1), 1e-5)

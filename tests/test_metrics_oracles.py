@@ -201,9 +201,9 @@ def test_ferret_no_positive():
     a, b = score("aopc_comprehensiveness", none, PROB), score("aopc_sufficiency", none, PROB)
     assert (a, b) == (0, 1) and note_of(a) == note_of(b) == "no positive score"
 def test_ferret_loo():
-    from xfeval.core.game import play
+    from xfeval.core.game import run_game
     from xfeval.metrics.erasure import leave_one_out
-    close(play(leave_one_out(FERRET), PROB), O["ferret_loo"])
+    close(run_game(leave_one_out(FERRET), PROB), O["ferret_loo"])
     close(score("taucorr_loo", FERRET, PROB), O["ferret_tau_b"])
     close(score("taucorr_loo", FERRET, PROB, correlation="spearman"), O["ferret_spearman"])
 def test_ferret_plausibility():

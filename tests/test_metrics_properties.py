@@ -9,7 +9,7 @@ from scipy.stats import kendalltau, pearsonr, spearmanr
 from sklearn.metrics import auc, average_precision_score, precision_recall_curve
 
 import xfeval.metrics.soft, xfeval.metrics.diagnosticity, xfeval.stats.intervals, xfeval.stats.tests, xfeval.board.summarise, xfeval.board.compare, xfeval.board.diagnosticity
-from xfeval.core.game import Ask, as_ask, play
+from xfeval.core.game import Query, as_query, run_game
 from xfeval.core.explanation import Explanation
 from xfeval.core.text import Gold, Instance
 from xfeval.metrics.base import (Context, Noted, Skip, average_precision, check_metric_options, direction, keep, metrics,
@@ -47,7 +47,7 @@ def run(name, ctx, seed=0, **options):
     try:
         ask = next(out)
         while True:
-            assert isinstance(ask, Ask) and ask.absent is not None and ask.rows.shape[1] == ctx.n
+            assert isinstance(ask, Query) and ask.absent is not None and ask.rows.shape[1] == ctx.n
             ask = out.send(game(seed, ask.output == "label")(ask.rows))
     except StopIteration as stop: return stop.value
 
@@ -224,8 +224,8 @@ def test_whole_text_as_rationale(s, seed):
     full, empty = v(np.ones((1, n)))[0], v(np.zeros((1, n)))[0]
     assert math.isclose(score("comprehensiveness", tokens(s), v, share=1.), full-empty, abs_tol=1e-12)
     assert abs(score("sufficiency", tokens(s), v, share=1.)) < 1e-12
-    x, p = play(erasure_curve(tokens(s), "deletion", None), v)
-    y, q = play(erasure_curve(tokens(s), "insertion", None), v)
+    x, p = run_game(erasure_curve(tokens(s), "deletion", None), v)
+    y, q = run_game(erasure_curve(tokens(s), "insertion", None), v)
     assert x.tolist() == y.tolist()
     np.testing.assert_allclose([p[0], p[-1], q[-1], q[0]], [full, empty, full, empty], atol=1e-12)
 
@@ -289,8 +289,8 @@ def test_sensitivity():
     def occlusion(n):
         v = yield np.vstack([np.ones((1, n), bool), ~np.eye(n, dtype=bool)])
         return v[0]-v[1:]
-    assert play(coalition_sensitivity(occlusion, 4), lambda r: r @ np.array([1., 2, 3, 4]))["max"] < 1e-12
-    assert play(coalition_sensitivity(occlusion, 3), lambda r: r[:, 0]*r[:, 1]*1.)["max"] == pytest.approx(1)
+    assert run_game(coalition_sensitivity(occlusion, 4), lambda r: r @ np.array([1., 2, 3, 4]))["max"] < 1e-12
+    assert run_game(coalition_sensitivity(occlusion, 3), lambda r: r[:, 0]*r[:, 1]*1.)["max"] == pytest.approx(1)
     ctx = tokens([3., 4.])
     near = Explanation.from_scores(ctx.instance, [3., 3.])
     assert score("sensitivity", replace(ctx, neighbours=(near, ctx.ex))) == dict(max=.2, mean=.1)

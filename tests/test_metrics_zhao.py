@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 torch = pytest.importorskip("torch")
-from xfeval.core.game import Ask
+from xfeval.core.game import Query
 from xfeval.core.explanation import Explanation
 from xfeval.core.text import Instance
 from xfeval.engine.run import Engine
@@ -118,7 +118,7 @@ def test_the_engine_predicts_without_a_mask_token():
     clf.mask_id = None
     x = text()
     np.testing.assert_allclose(Engine(clf).predict([x]), clf.predict([x]), atol=1e-5)
-    def gen(n): return (yield Ask(np.ones((1, n), bool), absent="delete"))
+    def gen(n): return (yield Query(np.ones((1, n), bool), absent="delete"))
     assert Engine(clf).run([Job(x, gen)])[0][0] == pytest.approx(clf.predict([x]).max(), abs=1e-5)
 
 def test_neither_mask_nor_padding():

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..core.game import Ask, absences
+from ..core.game import Query, absences
 from ..core.text import Instance
 from ..core.utils import bundled, check_choice
 from ..core.explanation import item_words
@@ -159,7 +159,7 @@ def perturbed(engine:Engine,
     "The predictions for the text without the best items, and for nothing but them"
     players, labels = engine.clf.encode(ex.instance).players, engine.clf.labels
     rows = _without_and_only(ex, k, players)
-    def ask(_): return (yield Ask(np.stack([present for _, present in rows]), output="probs"))
+    def ask(_): return (yield Query(np.stack([present for _, present in rows]), output="probs"))
     probabilities = engine.run([Job(ex.instance, ask, absent=absent)])[0]
     table = []
     for (name, present), p in zip(rows, probabilities):

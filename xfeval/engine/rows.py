@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load as st_load, save as st_save
 
-from ..core.game import Ask, absences, outputs
+from ..core.game import Query, absences, outputs
 from ..core.text import Instance
 from ..core.utils import check_choice, write_whole
 
@@ -38,7 +38,7 @@ class Job:
 
 # %% ../../nbs/engine/00_rows.ipynb #c8832f2a
 def row_keys(instance:Instance, # the text
-             ask:Ask,           # the rows
+             ask:Query,           # the rows
              absent:str,        # what absent words look like
             ) -> list: # 16 bytes per row
     "What each row of `ask` is known by"

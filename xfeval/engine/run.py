@@ -12,7 +12,7 @@ import numpy as np
 from fastcore.basics import patch
 from tqdm.auto import tqdm
 
-from ..core.game import Ask, as_ask
+from ..core.game import Query, as_query
 from ..core.text import Instance
 from ..core.utils import check_choice
 from .rows import Job, RowCache, row_keys
@@ -76,7 +76,7 @@ def _run_shard(self:Engine, ks, jobs, results):
     while answers:
         asks = {}
         for k, values in answers.items():
-            try: asks[k] = as_ask(gens[k].send(values))
+            try: asks[k] = as_query(gens[k].send(values))
             except StopIteration as stop: results[k] = stop.value
         for k, a in asks.items():
             jobs[k].asked += len(a.rows)
@@ -95,7 +95,7 @@ def _targets(self:Engine, ks, jobs, enc_of):
     "The class each job asks about: given, gold, the one predicted for the full input, or none"
     free = [k for k in ks if jobs[k].target is None and jobs[k].output not in ("probs", "label", "neg_loss")]
     texts = {id(enc_of[k]): enc_of[k] for k in free}
-    logits = self._answer([(e, Ask(np.ones((1, len(e.players)), bool)), self.clf.absences[0]) for e in texts.values()])
+    logits = self._answer([(e, Query(np.ones((1, len(e.players)), bool)), self.clf.absences[0]) for e in texts.values()])
     top = {key: int(z[0].argmax()) for key, z in zip(texts, logits)}
     targets = {k: jobs[k].target for k in ks}
     for k in ks:
@@ -114,7 +114,7 @@ def label_index(self:Engine, instance:Instance) -> int:
 class _Row:
     "A row that must be run"
     enc: Encoded
-    ask: Ask
+    ask: Query
     absent: str
     number: int # within its ask
     length: int # tokens
@@ -124,7 +124,7 @@ class _Row:
         return (self.absent, self.ask.where, self.ask.scale) if self.ask.soft else (self.absent,)
 
 @patch
-def _answer(self:Engine, asks): # (encoded text, `Ask`, absence) of each
+def _answer(self:Engine, asks): # (encoded text, `Query`, absence) of each
     "Logits (rows x classes) per ask"
     keys, todo = [], {}
     for e, a, absent in asks:
@@ -167,7 +167,7 @@ def _forward(self:Engine, batch):
 def predict(self:Engine, instances, # a list of `Instance`
            ) -> np.ndarray: # probabilities (instance x class)
     "Class probabilities of the full inputs, remembered like every other row"
-    def ask(n): return (yield Ask(np.ones((1, n), bool), output="probs"))
+    def ask(n): return (yield Query(np.ones((1, n), bool), output="probs"))
     jobs = [Job(x, ask, absent=self.clf.absences[0]) for x in instances]
     return np.concatenate([np.zeros((0, len(self.clf.labels))), *self.run(jobs)])
 
@@ -199,9 +199,9 @@ def _questions(job, n, n_classes):
     if not callable(job.make):
         raise ValueError("plan() needs jobs made of functions, not of generators that can run only once")
     gen, answer = job.make(n), None
-    yield Ask(np.ones((1, n), bool))
+    yield Query(np.ones((1, n), bool))
     while True:
-        try: ask = as_ask(gen.send(answer))
+        try: ask = as_query(gen.send(answer))
         except StopIteration: return
         yield ask
         output = ask.output or job.output

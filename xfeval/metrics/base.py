@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core.explanation import Explanation
 from ..core.utils import Registry, check_choice, seed_for
-from ..core.game import play
+from ..core.game import run_game
 from ..core.utils import check_options, options_of
 
 # %% ../../nbs/metrics/00_base.ipynb #7ec99c64
@@ -154,7 +154,7 @@ def score(metric,    # a registered name, or a function
         options = check_metric_options(metric, options)
         metric = metrics[metric]
     out = metric(ctx, **options)
-    return play(out, value) if inspect.isgenerator(out) else out
+    return run_game(out, value) if inspect.isgenerator(out) else out
 
 # %% ../../nbs/metrics/00_base.ipynb #78a935c7
 def result_rows(name:str, result) -> list: # dictionaries with metric, part, value, note, direction

@@ -12,7 +12,7 @@ __all__ = ['flat_scores', 'drops', 'decile_rationales', 'coded_order', 'aopc_com
 import numpy as np
 from scipy.stats import kendalltau, pearsonr, spearmanr
 
-from ..core.game import Ask, as_ask
+from ..core.game import Query, as_query
 from ..core.utils import check_choice
 from .base import (Context, Noted, Skip, drop, importance, keep, metrics, own_seed, ranked,
                                  share_count, unusable)
@@ -21,7 +21,7 @@ from .base import (Context, Noted, Skip, drop, importance, keep, metrics, own_se
 def drops(ctx:Context, removed, kept, absent:str):
     "How much the probability falls without each set of `removed`, and with only each set of `kept`"
     rows = np.array([drop(ctx, ()), *(drop(ctx, r) for r in removed), *(keep(ctx, r) for r in kept)])
-    p = yield Ask(rows, absent=absent, output="prob_top")
+    p = yield Query(rows, absent=absent, output="prob_top")
     d = p[0] - np.asarray(p[1:], float)
     return d[:len(removed)], d[len(removed):]
 
@@ -200,7 +200,7 @@ def erasure_curve(ctx:Context,
     order = first + tuple(w for w in ctx.players.tolist() if w not in set(first))
     counts = sorted({round(i*ctx.n/steps) for i in range(steps+1)})
     rows = np.array([make(ctx, order[:c]) for c in counts])
-    p = yield Ask(rows, absent=absent, output="prob_top")
+    p = yield Query(rows, absent=absent, output="prob_top")
     return np.array(counts)/ctx.n, np.asarray(p, float)
 
 def area(x, y) -> float:
@@ -240,7 +240,7 @@ def decision_flip(ctx:Context, absent:str="delete"):
         sizes = range(len(flips)+1, min(len(flips)+block, len(words))+1)
         rows = [drop(ctx, words[:k]) for k in sizes]
         if full is None: rows.insert(0, drop(ctx, ()))
-        y = yield Ask(np.array(rows), absent=absent, output="label")
+        y = yield Query(np.array(rows), absent=absent, output="label")
         if full is None: full, y = y[0], y[1:]
         flips += [v != full for v in y]
         block *= 2
@@ -273,7 +273,7 @@ def infidelity(ctx:Context,
     if why := unusable(ctx): return Skip(why)
     rng = np.random.default_rng(own_seed(ctx, "infidelity"))
     z = rng.random((n_samples, ctx.n)) < share
-    p = yield Ask(np.vstack([np.ones((1, ctx.n), bool), ~z]), absent=absent, output="prob_top")
+    p = yield Query(np.vstack([np.ones((1, ctx.n), bool), ~z]), absent=absent, output="prob_top")
     effect, predicted = p[0] - np.asarray(p[1:], float), z @ importance(ctx)
     if normalise != "none":
         b = predicted @ effect / max(predicted @ predicted, 1e-300)
@@ -299,11 +299,11 @@ def without_player(gen, # a generator over the other n-1 players
                    j:int):
     "The same generator in the larger game where player `j` is absent"
     try:
-        ask = as_ask(next(gen))
+        ask = as_query(next(gen))
         while True:
             larger = np.insert(ask.rows, j, False, axis=1)
-            values = yield Ask(larger, ask.absent, ask.output)
-            ask = as_ask(gen.send(values))
+            values = yield Query(larger, ask.absent, ask.output)
+            ask = as_query(gen.send(values))
     except StopIteration as stop: return stop.value
 
 def coalition_sensitivity(explainer,  # function from a number of players to a generator that returns their scores

@@ -12,7 +12,7 @@ import json
 
 import numpy as np
 
-from ..core.game import Ask, absences
+from ..core.game import Query, absences
 from ..core.utils import check_choice
 from .base import (Context, Skip, drop, importance, keep, metrics, own_seed, ranked, share_count,
                                  unusable)
@@ -44,10 +44,10 @@ def _ends(ctx, zero, rows, ask):
     zero = "id_zero" if check_choice(zero, zeroings, "zeroed text") == "code" else zero
     ends = np.array([np.ones(ctx.n, bool), np.zeros(ctx.n, bool)])
     if ask["absent"] == zero:
-        p = yield Ask(np.vstack([ends, rows]), output="prob_top", **ask)
+        p = yield Query(np.vstack([ends, rows]), output="prob_top", **ask)
         return float(p[0]), float(p[1]), np.asarray(p[2:], float)
-    e = yield Ask(ends, absent=zero, output="prob_top")
-    p = yield Ask(rows, output="prob_top", **ask)
+    e = yield Query(ends, absent=zero, output="prob_top")
+    p = yield Query(rows, output="prob_top", **ask)
     return float(e[0]), float(e[1]), np.asarray(p, float)
 
 def _hard(ctx, which, bins, rule, zero, eps, clip, absent):

@@ -13,7 +13,7 @@ import itertools, math
 
 import numpy as np
 
-from ..core.game import Ask
+from ..core.game import Query
 from ..core.explanation import Explanation, item_words, kinds
 from ..core.utils import check_choice
 from .base import Context, Noted, Skip, average_precision, drop, keep, metrics, own_seed, unusable
@@ -67,7 +67,7 @@ def matched_sets(ctx:Context,
 def _labels(ctx, sets, row, absent):
     "Whether the label changes, for each rationale; `row` keeps or drops its words"
     rows = np.array([drop(ctx, ()), *(row(ctx, s) for s in sets)])
-    y = yield Ask(rows, absent=absent, output="label")
+    y = yield Query(rows, absent=absent, output="label")
     return np.asarray(y[1:]) != y[0]
 
 def _short(ctx, sets, value, k, short):
