@@ -67,6 +67,26 @@ def test_same_coalitions_from_five_generators_run_once(clf):
     assert e.stats["asked"] == 2500 and e.stats["run"] == 500
 
 
+def test_each_instance_is_encoded_once(clf, monkeypatch):
+    data, seen, plain = texts(6), [], clf.encode_all
+    def encode_all(instances):
+        instances = list(instances)
+        seen.extend(x.id for x in instances)
+        return plain(instances)
+    monkeypatch.setattr(clf, "encode_all", encode_all, raising=False)
+    e = Engine(clf, shard=2)
+    encs = e.encode([*data, *data[::-1]])
+    assert seen == [x.id for x in data] and [a is b for a, b in zip(encs, encs[::-1])] == [True]*12
+    p = e.predict(encs[:6])
+    found = e.run([Job(x, occlusion, absent=a, enc=c) for a in ("mask", "delete") for x, c in zip(data, encs)])
+    assert seen == [x.id for x in data], "nothing is encoded again"
+    e.run([Job(x, occlusion, absent=a) for a in ("mask", "delete") for x in data])
+    assert seen == 2*[x.id for x in data], "without encodings, once per text"
+    np.testing.assert_array_equal(p, Engine(clf, shard=2).predict(data))
+    jobs = [Job(x, occlusion, absent=a) for a in ("mask", "delete") for x in data]
+    for u, v in zip(found, Engine(clf, shard=2).run(jobs)): np.testing.assert_allclose(u, v, atol=1e-6)
+
+
 def test_full_input_is_one_row_for_every_absence(clf):
     x = texts(1)[0]
     e = Engine(clf)
