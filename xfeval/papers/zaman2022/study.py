@@ -268,7 +268,7 @@ def _mean_ap(explanations):
 def _path_explanations(clf, encs, targets, output, steps, aggregation, absent):
     "Integrated gradients of encoded texts, and how far each is from complete"
     got = integrated_gradients(clf, encs, targets, output, None, steps=steps, baseline=absent, aggregation=aggregation)
-    made = [Explanation(e.instance, "token", e.players.tolist(), s.scores[e.players], "IG") for e, s in zip(encs, got)]
+    made = [Explanation(e.instance, "token", e.players.tolist(), s.values[e.players], "IG") for e, s in zip(encs, got)]
     return made, [abs(s.facts["delta"]) for s in got]
 
 def _steps_row(clf, encs, targets, output, steps, aggregation, absent, links):
