@@ -19,14 +19,10 @@ from .base import method, scores_of
 from .gradients import quadrature, shared
 
 # %% ../../nbs/explainers/07_attention.ipynb #b6ab22a5
-def head_scores(h,                   # (width,) the vector the head of the classifier reads
-                u,                   # (width,) weight of the explained class on it
-                heads:int,           # number of attention heads
-                products:bool=False, # weigh by the size of h, not only its sign
-               ) -> np.ndarray: # one score per head
-    "Importance of each attention head for a class"
+def head_scores(h, u, heads:int) -> np.ndarray: # one score per head
+    "Importance of each head: the head of the classifier reads vector `h`, in which the class has weights `u`"
     h, u = np.asarray(h, float), np.asarray(u, float)
-    v = u*h if products else np.where(h > 0, u, -u)
+    v = np.where(h > 0, u, -u)
     if len(v) % heads: raise ValueError(f"{len(v)} dimensions cannot be cut into {heads} heads")
     return v.reshape(heads, -1).sum(1)
 
@@ -44,7 +40,7 @@ def _head_slices(clf, encs, heads):
     H, inner = torch.tensor(clf.head_state(encs)), _inner_dense(clf.model)
     with torch.no_grad(): return (H if inner is None else inner(H)).reshape(len(H), heads, -1)
 
-# %% ../../nbs/explainers/07_attention.ipynb #18337306
+# %% ../../nbs/explainers/07_attention.ipynb #30ef9215
 def scalar_mix_head(clf,           # a `Classifier`
                     encs,          # texts to learn on
                     heads:int,     # number of attention heads
@@ -71,11 +67,7 @@ def scalar_mix_head(clf,           # a `Classifier`
 # %% ../../nbs/explainers/07_attention.ipynb #ffd58e1e
 head_choices = ("classifier", "scalar_mix", "random", "mean")
 
-def choose_heads(clf, encs, targets,
-                 heads:int,  # number of attention heads
-                 choice:str, # classifier, scalar_mix, random or mean
-                 rngs,       # one generator per text
-                ) -> list:   # a head per text, or None for the mean of all
+def choose_heads(clf, encs, targets, heads:int, choice:str, rngs) -> list: # a head per text; None: the mean of all
     "The head to look at in each text"
     check_choice(choice, head_choices, "choice of head")
     if choice == "mean": return [None]*len(encs)
@@ -85,13 +77,8 @@ def choose_heads(clf, encs, targets,
     scores = [np.round(head_scores(h, W[t], heads), 6) for h, t in zip(H, targets)]
     return [int(np.argmax(s)) for s in scores]
 
-# %% ../../nbs/explainers/07_attention.ipynb #aad500e1
-def last_maps(clf, encs, targets,
-              head:str,    # how the head is chosen
-              rngs,        # one generator per text
-              source=None, # encoder, decoder_self or cross; None: where the words are read
-              layer=-1,    # number of the layer
-             ) -> list:    # (sub-words, sub-words) per text
+# %% ../../nbs/explainers/07_attention.ipynb #d7ee7564
+def last_maps(clf, encs, targets, head:str, rngs, source=None, layer=-1) -> list: # (sub-words, sub-words) per text
     "The attention map of the chosen head in one layer"
     maps = clf.attentions(encs, source)
     if not maps: return []
@@ -133,11 +120,7 @@ def _n_layers(clf, source, enc):
     "Layers that have this kind of attention"
     return len(clf.attentions([enc], source)[0])
 
-def attention_gradients(clf, encs, targets, output,
-                        layer=-1,    # number of the layer
-                        source=None, # encoder, decoder_self or cross
-                        tokens=2048, # tokens of a batch
-                       ) -> list:    # (A, dF/dA) of one layer per text
+def attention_gradients(clf, encs, targets, output, layer=-1, source=None, tokens=2048) -> list: # (A, dF/dA) per text
     "Attention of one layer and the gradient of the output with respect to it"
     source, out = _source(clf, source), [None]*len(encs)
     at = layer % _n_layers(clf, source, encs[0])
@@ -154,7 +137,7 @@ def attention_gradients(clf, encs, targets, output,
             out[i] = P[row, :, s, s], G[row, :, s, s]
     return out
 
-# %% ../../nbs/explainers/07_attention.ipynb #8b6ebd51
+# %% ../../nbs/explainers/07_attention.ipynb #bd5ae3ba
 @by_attention("scaled_attention", output="logit_top", cost=lambda n, **_: 1, paper="Zhao")
 def scaled_attention(clf, encs, targets, output, rngs, *, layer=-1, source=None, subword="sum"):
     "Attention times its gradient, mean over heads, from the first token"
@@ -193,14 +176,9 @@ def _scaled_layer(clf, enc, target, output, at, source, alphas, weights, tokens)
         values += y.detach().cpu().tolist()
     return kept["A"][0].float().cpu().numpy(), total, values[-2] - values[-1]
 
-# %% ../../nbs/explainers/07_attention.ipynb #652576cc
-def attention_attribution(clf, encs, targets, output,
-                          steps=50,        # points of the path
-                          rule="midpoint", # quadrature
-                          source=None,     # encoder, decoder_self or cross
-                          layers=None,     # numbers of layers; default all
-                          tokens=1024,     # tokens of a batch
-                         ) -> tuple: # (sub-words, sub-words) maps and the largest completeness gap, per text
+# %% ../../nbs/explainers/07_attention.ipynb #0f042002
+def attention_attribution(clf, encs, targets, output, steps=50, rule="midpoint", source=None, layers=None,
+                          tokens=1024) -> tuple: # maps over sub-words and the largest completeness gaps, one per text
     "Integrated gradients along scaled attention, layer by layer"
     source, (alphas, weights) = _source(clf, source), quadrature(rule, steps)
     layers = list(range(_n_layers(clf, source, encs[0])) if layers is None else layers)
@@ -215,7 +193,7 @@ def attention_attribution(clf, encs, targets, output,
     key = ("attention", output, source, rule, steps, *layers, "of", *map(int, targets))
     return shared(clf, encs, key, make)
 
-# %% ../../nbs/explainers/07_attention.ipynb #a6da93ab
+# %% ../../nbs/explainers/07_attention.ipynb #dffc9cc9
 @by_attention("integrated_gradients", kind="pair", cost=lambda n, steps=50, layers=12, **_: layers*(steps + 2), paper="Sun")
 def attention_attribution_pairs(clf, encs, targets, output, rngs, *, steps=50, rule="midpoint", source=None,
                                 subword="mean"):

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['methods', 'method', 'Scores', 'scores_of', 'check_players', 'check_count', 'ask_values', 'both_ends']
 
-# %% ../../nbs/explainers/00_base.ipynb #ead42857
+# %% ../../nbs/explainers/00_base.ipynb #36427049
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ from ..core.text import Instance
 from ..core.utils import Registry, check_choice
 from ..models.encoding import Encoded
 
-# %% ../../nbs/explainers/00_base.ipynb #697ef911
+# %% ../../nbs/explainers/00_base.ipynb #dad1bf7e
 methods = {kind: Registry(f"{kind} method") for kind in ("token", "pair")}
 
 def method(name:str,                  # what users call it
@@ -34,7 +34,7 @@ def method(name:str,                  # what users call it
     return methods[kind](name, style=style, needs=needs, output=output, absent=absent, cost=cost, paper=paper,
                          draws=draws or name)
 
-# %% ../../nbs/explainers/00_base.ipynb #03fe1d57
+# %% ../../nbs/explainers/00_base.ipynb #dc800225
 @dataclass(frozen=True)
 class Scores:
     "Scores over the words of one instance, or over its ordered pairs of words, and how they were made"
@@ -60,7 +60,7 @@ def scores_of(enc:Encoded, # the instance as the model reads it
     "What a batch method returns for one instance"
     return Scores(enc.instance, values, enc.players, enc.notes, facts)
 
-# %% ../../nbs/explainers/00_base.ipynb #f4ef5c35
+# %% ../../nbs/explainers/00_base.ipynb #f28edc4a
 def check_players(n):
     "The number of players, checked"
     if int(n) != n or n < 0: raise ValueError(f"a game has 0 or more players, got {n}")

@@ -26,20 +26,12 @@ from ..models.encoding import value_of
 # %% ../../nbs/explainers/06_gradients.ipynb #06ad8b30
 aggregations = dict(sum=np.sum, mean=np.mean, l2=np.linalg.norm)
 
-def aggregate(u,         # (sub-words, width)
-              rule:str,  # sum, mean or l2
-             ) -> np.ndarray: # one number per sub-word
-    "Dimensions to one number per sub-word"
+def aggregate(u, rule:str) -> np.ndarray:
+    "One number per sub-word, from (sub-words, width), by the rule sum, mean or l2"
     return aggregations[check_choice(rule, aggregations, "aggregation")](np.asarray(u, float), axis=-1)
 
-def word_scores(clf,         # a `Classifier`
-                encs,        # encoded texts
-                us,          # (sub-words, width) attributions, one array per text
-                rule:str,    # sum, mean or l2
-                subword:str, # sum, mean, first or max
-                deltas=None, # completeness gap of every text, if the method has one
-               ) -> list:    # of `Scores`
-    "Per-dimension attributions to word scores"
+def word_scores(clf, encs, us, rule:str, subword:str, deltas=None) -> list: # of `Scores`
+    "Word scores from (sub-words, width) per text; `deltas` are completeness gaps, if the method has any"
     check_choice(subword, subword_rules, "sub-word rule")
     facts = [{}]*len(encs) if deltas is None else [{"delta": float(d)} for d in deltas]
     return [scores_of(e, clf.to_words(e, aggregate(u, rule), subword), **f) for e, u, f in zip(encs, us, facts)]
@@ -54,14 +46,9 @@ def frozen(model):
     finally:
         for p in free: p.requires_grad_(True)
 
-# %% ../../nbs/explainers/06_gradients.ipynb #daa524e8
-def shared(clf,        # a `Classifier`
-           encs,       # encoded texts
-           key,        # what distinguishes this result from others on the same texts
-           make,       # function that computes it: a tuple whose first element is a list of arrays
-           limit=64e6, # bytes
-          ):
-    "The result for `key` on the same texts and weights, kept or new; the oldest are forgotten beyond `limit` bytes"
+# %% ../../nbs/explainers/06_gradients.ipynb #1319daf1
+def shared(clf, encs, key, make, limit=64e6):
+    "What `make` returns for these texts, weights and `key`, kept or new; beyond `limit` bytes the oldest is forgotten"
     key = (clf.fingerprint, *(e.instance.fingerprint for e in encs), *key)
     kept = clf.__dict__.setdefault("_gradients", {})
     if key in kept: return kept[key]
@@ -69,9 +56,8 @@ def shared(clf,        # a `Classifier`
     while kept and sum(a.nbytes for arrays, *_ in kept.values() for a in arrays) > limit: del kept[next(iter(kept))]
     return value
 
-# %% ../../nbs/explainers/06_gradients.ipynb #343c1a8c
+# %% ../../nbs/explainers/06_gradients.ipynb #656c3fea
 by_gradient = partial(method, style="batch", needs="gradients", output="logit_top")
-def _one_gradient(n, **_): return 1
 
 def gradients_at(clf, encs, targets, output) -> list: # per text, (sub-words, width)
     "Gradients of the output at the word embeddings"
@@ -80,19 +66,19 @@ def gradients_at(clf, encs, targets, output) -> list: # per text, (sub-words, wi
     return shared(clf, encs, ("at", output, *map(int, targets)), make)[0]
 
 # %% ../../nbs/explainers/06_gradients.ipynb #20bfea38
-@by_gradient("saliency", cost=_one_gradient, paper="Zaman")
+@by_gradient("saliency", cost=lambda n, **_: 1, paper="Zaman")
 def saliency(clf, encs, targets, output, rngs, *, aggregation="mean", subword="sum"):
     "Absolute gradient of the output at each word embedding"
     us = [np.abs(g) for g in gradients_at(clf, encs, targets, output)]
     return word_scores(clf, encs, us, aggregation, subword)
 
-@by_gradient("grad_norm", output="log_prob_top", cost=_one_gradient, paper="Pruthi")
+@by_gradient("grad_norm", output="log_prob_top", cost=lambda n, **_: 1, paper="Pruthi")
 def grad_norm(clf, encs, targets, output, rngs, *, subword="sum"):
     "Length of the gradient at each word embedding"
     return word_scores(clf, encs, gradients_at(clf, encs, targets, output), "l2", subword)
 
-# %% ../../nbs/explainers/06_gradients.ipynb #b6e7f353
-@by_gradient("input_x_gradient", cost=_one_gradient, paper="Zaman, Zhao, Pruthi")
+# %% ../../nbs/explainers/06_gradients.ipynb #90605602
+@by_gradient("input_x_gradient", cost=lambda n, **_: 1, paper="Zaman, Zhao, Pruthi")
 def input_x_gradient(clf, encs, targets, output, rngs, *, aggregation="sum", absolute=False, subword="sum"):
     "Word embedding times its gradient; Zhao and Aletras take the absolute value of the sum"
     us = [g*E for g, E in zip(gradients_at(clf, encs, targets, output), clf.embeddings(encs))]
@@ -121,8 +107,8 @@ def guided(model, guide_gelu=False):
     finally:
         for h in hooks: h.remove()
 
-# %% ../../nbs/explainers/06_gradients.ipynb #3df365ff
-@by_gradient("guided_backprop", cost=_one_gradient, paper="Zaman")
+# %% ../../nbs/explainers/06_gradients.ipynb #206c3b6c
+@by_gradient("guided_backprop", cost=lambda n, **_: 1, paper="Zaman")
 def guided_backprop(clf, encs, targets, output, rngs, *, aggregation="mean", guide_gelu=False, subword="sum"):
     "Gradient through ReLUs that pass only positive gradients back; the plain gradient where a model has none"
     with frozen(clf.model), guided(clf.model, guide_gelu) as count: us = clf.grad(encs, output, targets)
@@ -134,10 +120,8 @@ def guided_backprop(clf, encs, targets, output, rngs, *, aggregation="mean", gui
 # %% ../../nbs/explainers/06_gradients.ipynb #28b6808f
 quadratures = ("gausslegendre", "midpoint", "left", "right")
 
-def quadrature(rule:str,  # gausslegendre, midpoint, left or right
-               steps:int, # points
-              ) -> tuple: # points in [0, 1] and weights that sum to 1
-    "Where to look along the path, and how much each look counts"
+def quadrature(rule:str, steps:int) -> tuple: # points in [0, 1] and weights that sum to 1
+    "Points along the path and how much each counts, by gausslegendre, midpoint, left or right"
     check_choice(rule, quadratures, "quadrature")
     check_count(steps, "steps")
     if rule == "gausslegendre":
@@ -186,13 +170,9 @@ def _path_ends(clf, encs, chunk, targets, output, E, B):
     twice = [encs[i] for i in chunk for _ in (0, 1)]
     return _values_at(clf, twice, output, np.repeat(targets[chunk], 2), embeds).reshape(-1, 2)
 
-# %% ../../nbs/explainers/06_gradients.ipynb #c3e6afe4
-def path_gradients(clf, encs, targets, output,
-                   baseline, # pad, mask or zero
-                   alphas,   # points of the path, between 0 and 1
-                   weights,  # how much each counts
-                  ) -> tuple: # gradients averaged along the path, and values at its end and start
-    "Mean gradients on the straight path from a baseline, pooled over instances and steps"
+# %% ../../nbs/explainers/06_gradients.ipynb #3e64cbd5
+def path_gradients(clf, encs, targets, output, baseline, alphas, weights) -> tuple:
+    "Gradients averaged over points `alphas` of the path from a baseline, and the values at its end and start"
     def make():
         E, B, t = clf.embeddings(encs), clf.baselines(encs, baseline), np.asarray(targets)
         out, ends = [None]*len(encs), np.zeros((len(encs), 2))
@@ -205,10 +185,9 @@ def path_gradients(clf, encs, targets, output,
     key = ("path", output, baseline, *map(float, alphas), *map(float, weights), *map(int, targets))
     return shared(clf, encs, key, make)
 
-# %% ../../nbs/explainers/06_gradients.ipynb #3cccb20f
-def _path_cost(n, steps=50, **_): return steps + 2
-
-@by_gradient("integrated_gradients", output="prob_top", cost=_path_cost, paper="Sun, Pruthi, Zhao, Zaman")
+# %% ../../nbs/explainers/06_gradients.ipynb #e3bf57bd
+@by_gradient("integrated_gradients", output="prob_top", cost=lambda n, steps=50, **_: steps + 2,
+             paper="Sun, Pruthi, Zhao, Zaman")
 def integrated_gradients(clf, encs, targets, output, rngs, *, steps=50, rule="gausslegendre", baseline="pad",
                          aggregation="sum", subword="sum"):
     "Gradients averaged along the path from a baseline, times the way"
@@ -217,7 +196,7 @@ def integrated_gradients(clf, encs, targets, output, rngs, *, steps=50, rule="ga
     deltas = [u.sum()-(at_end-at_start) for u, (at_end, at_start) in zip(us, ends)]
     return word_scores(clf, encs, us, aggregation, subword, deltas)
 
-@by_gradient("averaged_gradients", output="prob_top", cost=_path_cost)
+@by_gradient("averaged_gradients", output="prob_top", cost=lambda n, steps=50, **_: steps + 2)
 def averaged_gradients(clf, encs, targets, output, rngs, *, steps=50, rule="gausslegendre", baseline="pad",
                        aggregation="sum", subword="sum"):
     "Gradients averaged along the path from a baseline, not multiplied (Captum's and ferret's IG without the input)"
@@ -239,7 +218,7 @@ def _noisy_gradients(clf, encs, targets, output, rngs, samples, stdev):
         for i, g in zip(chunk, _gradients_at_points(clf, encs, chunk, targets, output, points)): out[i] = g
     return out
 
-# %% ../../nbs/explainers/06_gradients.ipynb #a7734b9e
+# %% ../../nbs/explainers/06_gradients.ipynb #700163d2
 @by_gradient("smooth_grad", cost=_sample_cost)
 def smooth_grad(clf, encs, targets, output, rngs, *, samples=10, stdev=.1, aggregation="l2", subword="sum"):
     "Mean gradient over noisy copies of the embeddings"
@@ -297,7 +276,7 @@ def _captum_deeplift(clf, batch, view, E, B):
         u, gaps = DeepLift(view).attribute(clf._padded(batch, E), clf._padded(batch, B), return_convergence_delta=True)
     return batch.rows_of(u.detach().float().cpu().numpy()), gaps.detach().cpu().numpy()
 
-# %% ../../nbs/explainers/06_gradients.ipynb #07b95d91
+# %% ../../nbs/explainers/06_gradients.ipynb #18ea5fb0
 @by_gradient("deeplift", cost=lambda n, **_: 4, paper="Pruthi, Zhao")
 def deeplift(clf, encs, targets, output, rngs, *, baseline="zero", aggregation="sum", subword="sum"):
     "Captum's DeepLift (Rescale rule) from a reference text"
@@ -334,7 +313,7 @@ def _layer_values(clf, enc, points, target, output, layers):
     ys = [cut(kept[l]) for l in layers]
     return ys, [np.zeros_like(y) if g is None else cut(g) for y, g in zip(ys, gs)], v.detach().cpu().numpy()
 
-# %% ../../nbs/explainers/06_gradients.ipynb #ed8a1406
+# %% ../../nbs/explainers/06_gradients.ipynb #eed2a8d8
 def _trapezoids(y, g):
     "Mean gradient at both ends of each step, times the step: one number per position"
     return ((g[1:]+g[:-1])/2*(y[1:]-y[:-1])).sum((0, 2))
@@ -357,12 +336,8 @@ def _through_layers(clf, enc, points, target, output, layers, tokens=768):
     return total, ends[-1]-ends[0]
 
 # %% ../../nbs/explainers/06_gradients.ipynb #9246180e
-def conductance(clf, encs, targets, output,
-                baseline="pad", # pad, mask or zero
-                steps=50,       # steps of the path
-                layers=None,    # numbers of layers; default all
-               ) -> tuple: # per instance (layers, sub-words), and gaps
-    "Conductance of every sub-word position in the chosen layers, from one pass along the path"
+def conductance(clf, encs, targets, output, baseline="pad", steps=50, layers=None) -> tuple:
+    "Per text: conductance (layers, sub-words) of all or the chosen layers from one pass along the path, and gaps"
     layers, last = list(range(len(clf.layers)) if layers is None else layers), len(clf.layers)-1
     for l in layers:
         if not 0 <= l <= last: raise ValueError(f"layer {l} does not exist: the model has layers 0 to {last}")
@@ -375,7 +350,7 @@ def conductance(clf, encs, targets, output,
         deltas.append([float(row.sum() - gain) for row in c])
     return out, deltas
 
-# %% ../../nbs/explainers/06_gradients.ipynb #aaa5d0d1
+# %% ../../nbs/explainers/06_gradients.ipynb #dd6a6948
 @by_gradient("layer_conductance", output="log_prob_top", cost=lambda n, steps=50, **_: steps + 1, paper="Pruthi")
 def layer_conductance(clf, encs, targets, output, rngs, *, layer=0, steps=50, baseline="pad", subword="sum"):
     "Flow through the position of each word in one layer, between a baseline and the text"

@@ -36,7 +36,8 @@ class _TextOrder(random.Random):
     "A source of randomness that leaves every order as it is"
     def shuffle(self, x): pass
 
-def _shuffler(seed): return _TextOrder(0) if seed is None else random.Random(seed)
+_text_order = _TextOrder(0)
+def _shuffler(seed): return _text_order if seed is None else random.Random(seed)
 
 # %% ../../nbs/explainers/09_louvain.ipynb #5e914a43
 def graph(w, part_of, kind=nx.DiGraph) -> nx.DiGraph:
@@ -88,18 +89,13 @@ def _local_moves(a, linked, m, resolution, order, gain=1e-10, passes=1000):
         if not moved: break
     return community
 
-# %% ../../nbs/explainers/09_louvain.ipynb #e4028ce3
+# %% ../../nbs/explainers/09_louvain.ipynb #94304dde
 def _sorted(of):
     "Communities as sorted tuples, from the community of every node"
     of = np.asarray(of)
     return sorted(tuple(np.flatnonzero(of == c).tolist()) for c in set(of.tolist()))
 
-def bounded_louvain(w,                    # weights that are not negative
-                    part_of,              # part (0 or 1) of every row
-                    resolution:float=1,
-                    threshold:float=1e-7, # stop when a level gains less modularity
-                    seed:int|None=None,   # None: nodes in text order; a number: shuffled
-                   ) -> list:             # tuples of nodes
+def bounded_louvain(w, part_of, resolution:float=1, threshold:float=1e-7, seed:int|None=None) -> list: # tuples of nodes
     "Directed Louvain on a weight matrix with moves that must gain"
     rng, a, p = _shuffler(seed), np.asarray(w, float), np.asarray(part_of)
     m, linked, of = a.sum(), p[:, None] != p[None, :], np.arange(len(a))
@@ -140,7 +136,7 @@ def _by_python_louvain(g, p, resolution, seed):
     of = python_louvain.best_partition(undirected, resolution=resolution, random_state=seed or 0)
     return Communities(_sorted([of[i] for i in range(len(p))]))
 
-# %% ../../nbs/explainers/09_louvain.ipynb #3e6ba9d2
+# %% ../../nbs/explainers/09_louvain.ipynb #21ad3ccc
 def louvain(w,                       # directed weights, row i column j is the edge i -> j
             part_of,                 # part (0 or 1) of every row
             resolution:float=1,

@@ -55,11 +55,8 @@ def kernel_weights(n:int) -> np.ndarray: # weight of one coalition of each size 
     for s in range(1, n): w[s] = (n-1)/(comb(n, s)*s*(n-s))
     return w
 
-def kernel_budget(n:int,                # players
-                  budget:int|None=None, # what the user asked for
-                  passes:int=1,         # how often shap's rule is allowed
-                 ) -> int: # coalitions without the full and the empty one
-    "The budget in force: shap's rule `2n + 2048` unless given, never more than there are, always even"
+def kernel_budget(n:int, budget:int|None=None, passes:int=1) -> int: # coalitions without the full and the empty one
+    "The budget in force: `passes` times shap's rule `2n + 2048` unless given, never more than there are, always even"
     if n < 2: return 0
     wanted = passes*(2*n+2048) if budget is None else check_count(budget, "budget", 2)//2*2
     return min(2**n-2, wanted)
@@ -90,7 +87,7 @@ def _draw_subsets(n, k, count, rng):
         z = z[np.sort(first)]
     return z[:count]
 
-# %% ../../nbs/explainers/02_shapley.ipynb #0b40f291
+# %% ../../nbs/explainers/02_shapley.ipynb #58c96f8a
 def _spread(pairs, weight, cap, rng):
     "Spread `pairs` draws in proportion to `weight`, without bias and within `cap`"
     got = np.zeros(len(weight), int)
@@ -125,7 +122,7 @@ def _complete_sizes(n, sizes, pairs, share, left):
         d += 1
     return d, left
 
-# %% ../../nbs/explainers/02_shapley.ipynb #228175a5
+# %% ../../nbs/explainers/02_shapley.ipynb #989b3d98
 def coalitions(n:int,                # players
                rng=0,                # seed or generator
                budget:int|None=None, # coalitions, without the full and the empty one; default 2n + 2048
@@ -150,22 +147,14 @@ def coalitions(n:int,                # players
     return np.vstack([z for half in halves for z in (half, ~half)]), np.concatenate(weights)
 
 # %% ../../nbs/explainers/02_shapley.ipynb #98b5ee47
-def kernel_projection(z, # coalition matrix
-                      w, # weights
-                     ) -> np.ndarray: # (n, coalitions)
+def kernel_projection(z, w) -> np.ndarray: # (players, coalitions)
     "The matrix that maps centred values to the part of the Shapley values that sums to zero"
     x = z - z.mean(1, keepdims=True)
     xw = (x*w[:, None]).T
     return np.linalg.pinv(xw@x, rcond=1e-10, hermitian=True)@xw
 
-def kernel_regression(z,     # coalition matrix without the full and the empty one
-                      w,     # weights
-                      v,     # values, one column per target
-                      empty, # value of the empty coalition
-                      full,  # value of the full coalition
-                      projection=None, # `kernel_projection(z, w)`, if it is known already
-                     ) -> np.ndarray: # one Shapley value per player (and target)
-    "KernelSHAP's regression with the efficiency constraint eliminated"
+def kernel_regression(z, w, v, empty, full, projection=None) -> np.ndarray: # one value per player (and target)
+    "KernelSHAP's regression, efficiency constraint eliminated; `v` has one column per target, no row for both ends"
     n, z = z.shape[1], np.asarray(z, float)
     total = np.asarray(full)-np.asarray(empty)
     if n == 0 or not len(z): return np.full((n,)+np.shape(total), total/max(n, 1))
@@ -186,7 +175,7 @@ def regress(rows, w, v):
     "KernelSHAP's regression on rows that start with the empty and the full coalition"
     return kernel_regression(rows[2:], w, v[2:], v[0], v[1])
 
-# %% ../../nbs/explainers/02_shapley.ipynb #b2b6d009
+# %% ../../nbs/explainers/02_shapley.ipynb #b05c3cad
 @method("shapley", cost=lambda n, budget=None, **_: kernel_budget(n, budget) + 2, paper="Sun")
 def kernel_shap(n, rng=0,
                 budget:int|None=None,       # coalitions; default min(2^n - 2, 2n + 2048)
@@ -217,7 +206,7 @@ def _given_orders(permutations, n):
         raise ValueError(f"permutations must be rows that order 0 to {n-1}, got an array of shape {p.shape}")
     return p
 
-# %% ../../nbs/explainers/02_shapley.ipynb #317df838
+# %% ../../nbs/explainers/02_shapley.ipynb #7f7a510d
 def _sampling_cost(n, samples=25, permutations=None, **_):
     return (samples if permutations is None else len(permutations))*(n-1) + 2
 

@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 
 from ..core.explanation import Explanation, item_words
-from ..core.utils import check_choice, check_options
+from ..core.utils import check_choice
 from .louvain import Communities, check_search, louvain, merge_gains
 from .pairs import check_parts, graph_weights, pair_items, pair_scores, words_of_rows
 
@@ -96,7 +96,7 @@ def _move_word(u, groups, g, p, words):
     groups[:] = [x for x in groups if x]
     return True
 
-# %% ../../nbs/explainers/10_spans.ipynb #ee6058cc
+# %% ../../nbs/explainers/10_spans.ipynb #3d400ee9
 def contiguous(w,                   # directed weights, row i column j is the edge i -> j
                part_of,             # part (0 or 1) of every row
                resolution:float=1,
@@ -132,7 +132,7 @@ def span_options(search:str="louvain", # louvain or contiguous
     check_search(**options)
     return dict(search=search, per=per, norm=norm, **options)
 
-# %% ../../nbs/explainers/10_spans.ipynb #6adecb5c
+# %% ../../nbs/explainers/10_spans.ipynb #7694cc3e
 def _best_pair(scores, p, words):
     "The best word pair, as two spans, and its score"
     def rank(item): return round(item[1], 6), -item[0][0], -item[0][1]
