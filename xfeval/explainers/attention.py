@@ -77,7 +77,6 @@ def choose_heads(clf, encs, targets, heads:int, choice:str, rngs) -> list: # a h
     scores = [np.round(head_scores(h, W[t], heads), 6) for h, t in zip(H, targets)]
     return [int(np.argmax(s)) for s in scores]
 
-# %% ../../nbs/explainers/07_attention.ipynb #d7ee7564
 def last_maps(clf, encs, targets, head:str, rngs, source=None, layer=-1) -> list: # (sub-words, sub-words) per text
     "The attention map of the chosen head in one layer"
     maps = clf.attentions(encs, source)
@@ -137,7 +136,6 @@ def attention_gradients(clf, encs, targets, output, layer=-1, source=None, token
             out[i] = P[row, :, s, s], G[row, :, s, s]
     return out
 
-# %% ../../nbs/explainers/07_attention.ipynb #bd5ae3ba
 @by_attention("scaled_attention", output="logit_top", cost=lambda n, **_: 1, paper="Zhao")
 def scaled_attention(clf, encs, targets, output, rngs, *, layer=-1, source=None, subword="sum"):
     "Attention times its gradient, mean over heads, from the first token"

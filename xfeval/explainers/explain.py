@@ -65,13 +65,6 @@ def target_indices(clf,                    # a `Classifier`
     return np.array([_class(t, clf) for t in names], int)
 
 # %% ../../nbs/explainers/12_explain.ipynb #c96ab561
-def _check_options(name, kind, options, several):
-    "A `ValueError` for an option that no method takes, or that the only method does not take"
-    if not several: return check_options(methods[kind][name], options, f"{kind} method {name!r}")
-    known = {o for registry in methods.values() for f in registry.values() for o in options_of(f)}
-    for o in options:
-        if o not in known: raise ValueError(f"unknown option {o!r}: no method takes it")
-
 def _absence(clf, info, absent):
     "How absent words look: as asked, else as in the method's paper; a function sees texts, so it cannot pad"
     if absent: return absent
@@ -90,17 +83,20 @@ def _check_model(clf, name, registry, absent):
         raise ValueError(f"method {name!r} needs {info['needs']}, which {clf.name} does not have: it is only a function. "
                          f"Methods that only ask for probabilities: {possible}")
 
-# %% ../../nbs/explainers/12_explain.ipynb #22f45d93
+# %% ../../nbs/explainers/12_explain.ipynb #43cf8ef4
 def _check_call(clf, plan, output, absent, options):
     "A `ValueError` for a call of `score` that cannot work"
     for name, kind in plan:
         registry = methods[check_choice(kind, methods, "kind of scores")]
         if name not in registry and name in methods["token"]:
             raise ValueError(f"method {name!r} has no {kind} form: {kind} methods are {', '.join(registry)}")
-        _check_options(name, kind, options, len(plan) > 1)
+        if len(plan) == 1: check_options(registry[name], options, f"{kind} method {name!r}")
         if output is not None: check_choice(output, outputs[:4], "output to explain")
         if absent is not None: check_choice(absent, absences, "absence")
         _check_model(clf, name, registry, absent)
+    known = {o for registry in methods.values() for f in registry.values() for o in options_of(f)}
+    for o in options:
+        if o not in known: raise ValueError(f"unknown option {o!r}: no method takes it")
 
 # %% ../../nbs/explainers/12_explain.ipynb #32b8c736
 def _batch_scores(clf, fn, encs, targets, output, rngs, options, shard):
@@ -167,7 +163,7 @@ def score(clf,                  # a `Classifier`
     return [replace(found[key][i], **facts[key][i]) for i in range(len(encs)) for key in plan]
 
 # %% ../../nbs/explainers/12_explain.ipynb #79aa4b21
-def _about(s, **more):
+def _about(s):
     "What explanations of all kinds take over from scores"
     if not np.isfinite(s.values).all():
         raise ValueError(f"method {s.method!r} gave a score that is not a number for instance {s.instance.id!r}")
@@ -216,9 +212,9 @@ def _check_data(data, kinds):
 
 def _searches(span):
     "The span searches of a call: at least one"
-    if span is None or isinstance(span, Mapping): return [span_options(**(span or {}))]
-    if not list(span): raise ValueError("span is an empty list: name at least one search, or leave it out")
-    return [span_options(**s) for s in span]
+    searches = [span or {}] if span is None or isinstance(span, Mapping) else list(span)
+    if not searches: raise ValueError("span is an empty list: name at least one search, or leave it out")
+    return [span_options(**s) for s in searches]
 
 _scored = dict(token=["token"], pair=["pair"], span=["pair"], combined=["pair", "token"])
 

@@ -77,7 +77,6 @@ def grad_norm(clf, encs, targets, output, rngs, *, subword="sum"):
     "Length of the gradient at each word embedding"
     return word_scores(clf, encs, gradients_at(clf, encs, targets, output), "l2", subword)
 
-# %% ../../nbs/explainers/06_gradients.ipynb #90605602
 @by_gradient("input_x_gradient", cost=lambda n, **_: 1, paper="Zaman, Zhao, Pruthi")
 def input_x_gradient(clf, encs, targets, output, rngs, *, aggregation="sum", absolute=False, subword="sum"):
     "Word embedding times its gradient; Zhao and Aletras take the absolute value of the sum"
@@ -107,7 +106,6 @@ def guided(model, guide_gelu=False):
     finally:
         for h in hooks: h.remove()
 
-# %% ../../nbs/explainers/06_gradients.ipynb #206c3b6c
 @by_gradient("guided_backprop", cost=lambda n, **_: 1, paper="Zaman")
 def guided_backprop(clf, encs, targets, output, rngs, *, aggregation="mean", guide_gelu=False, subword="sum"):
     "Gradient through ReLUs that pass only positive gradients back; the plain gradient where a model has none"
@@ -276,7 +274,6 @@ def _captum_deeplift(clf, batch, view, E, B):
         u, gaps = DeepLift(view).attribute(clf._padded(batch, E), clf._padded(batch, B), return_convergence_delta=True)
     return batch.rows_of(u.detach().float().cpu().numpy()), gaps.detach().cpu().numpy()
 
-# %% ../../nbs/explainers/06_gradients.ipynb #18ea5fb0
 @by_gradient("deeplift", cost=lambda n, **_: 4, paper="Pruthi, Zhao")
 def deeplift(clf, encs, targets, output, rngs, *, baseline="zero", aggregation="sum", subword="sum"):
     "Captum's DeepLift (Rescale rule) from a reference text"
@@ -350,7 +347,6 @@ def conductance(clf, encs, targets, output, baseline="pad", steps=50, layers=Non
         deltas.append([float(row.sum() - gain) for row in c])
     return out, deltas
 
-# %% ../../nbs/explainers/06_gradients.ipynb #dd6a6948
 @by_gradient("layer_conductance", output="log_prob_top", cost=lambda n, steps=50, **_: steps + 1, paper="Pruthi")
 def layer_conductance(clf, encs, targets, output, rngs, *, layer=0, steps=50, baseline="pad", subword="sum"):
     "Flow through the position of each word in one layer, between a baseline and the text"

@@ -27,7 +27,6 @@ def _regress_given(rows, w, v):
     np.fill_diagonal(given, 0)
     return phi, given
 
-# %% ../../nbs/explainers/04_interactions.ipynb #fa24b082
 def bivariate_shapley(n, rng=0,
                       budget:int|None=None,       # coalitions; default min(2^n - 2, 2 (2n + 2048))
                       estimator:str="regression", # regression or kriging
@@ -98,7 +97,6 @@ def shapley_interaction(n, rng=0,
     phi, _, index = fitted.shapley()
     return phi + regress(rows, w, v-fitted(rows)), index
 
-# %% ../../nbs/explainers/04_interactions.ipynb #df8998af
 @method("shapley_interaction", kind="pair", cost=_pair_cost, draws="shapley")
 def interaction(n, rng=0, budget:int|None=None, estimator:str="kriging"):
     "Shapley interaction index: zero where words only add up"

@@ -21,7 +21,7 @@ def pair_scores(w) -> np.ndarray: # symmetric matrix
     w = np.asarray(w, float)
     return (w+w.T)/2
 
-# %% ../../nbs/explainers/08_pairs.ipynb #90f750cf
+# %% ../../nbs/explainers/08_pairs.ipynb #ff97d473
 def check_parts(part_of, w=None):
     "The part of every row, checked against a matrix over the rows"
     p = np.asarray(part_of, int)
@@ -40,7 +40,6 @@ def words_of_rows(words, n):
     "The word index of every row: 0, 1, 2 ... unless given"
     return np.arange(n) if words is None else np.asarray(words, int)
 
-# %% ../../nbs/explainers/08_pairs.ipynb #760bfd6d
 def pair_items(scores, part_of, words=None) -> dict: # {(p, q): score}
     "Scores of all pairs across the parts"
     p = check_parts(part_of, scores)
