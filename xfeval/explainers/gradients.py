@@ -21,7 +21,6 @@ from ..core.explanation import subword_rules
 from ..core.utils import check_choice
 from .base import check_count, method, scores_of
 from ..models.classifier import out_of_memory
-from ..models.encoding import value_of
 
 # %% ../../nbs/explainers/06_gradients.ipynb #06ad8b30
 aggregations = dict(sum=np.sum, mean=np.mean, l2=np.linalg.norm)
@@ -141,32 +140,14 @@ def _chunks(encs, E, points, limit=64e6):
         size += need
     return [c for c in out if c]
 
-def _gradients_at_points(clf, encs, chunk, targets, output, points):
-    "Gradients at several points of each text in a chunk: (points, sub-words, width) per text"
+def _at_points(clf, encs, chunk, targets, output, points):
+    "Gradients at several points of each text in a chunk, (points, sub-words, width) per text, and the outputs there"
     counts = [len(points[i]) for i in chunk]
-    where = [encs[i] for i in chunk for _ in points[i]]
-    flat = [P for i in chunk for P in points[i]]
-    with frozen(clf.model): gs = clf.grad(where, output, np.repeat(np.asarray(targets)[chunk], counts), embeds=flat)
-    starts = np.cumsum([0, *counts])
-    return [np.stack(gs[s:s+c]) for s, c in zip(starts, counts)]
-
-# %% ../../nbs/explainers/06_gradients.ipynb #afed6177
-def _values_at(clf, encs, output, targets, embeds, tokens=2048):
-    "The output at given embeddings"
-    out = np.zeros(len(encs))
-    def run(ix):
-        b = clf.batch([encs[i] for i in ix])
-        with torch.inference_mode():
-            logits = clf.forward(b, clf._padded(b, [embeds[i] for i in ix]))
-            return value_of(logits, output, targets[ix]).float().cpu().numpy()
-    for ix in clf.split(encs, tokens): out[ix] = np.concatenate(clf.run_safely(run, ix.tolist()))
-    return out
-
-def _path_ends(clf, encs, chunk, targets, output, E, B):
-    "The output at the end and at the start of every path of a chunk"
-    embeds = [P for i in chunk for P in (E[i], B[i])]
-    twice = [encs[i] for i in chunk for _ in (0, 1)]
-    return _values_at(clf, twice, output, np.repeat(targets[chunk], 2), embeds).reshape(-1, 2)
+    texts, flat = [encs[i] for i in chunk for _ in points[i]], [P for i in chunk for P in points[i]]
+    targets = np.repeat(np.asarray(targets)[chunk], counts)
+    with frozen(clf.model): gs, values = clf.grad(texts, output, targets, embeds=flat, values=True)
+    ends = np.cumsum(counts)
+    return [np.stack(gs[e-c:e]) for e, c in zip(ends, counts)], [values[e-c:e] for e, c in zip(ends, counts)]
 
 # %% ../../nbs/explainers/06_gradients.ipynb #3e64cbd5
 def path_gradients(clf, encs, targets, output, baseline, alphas, weights) -> tuple:
@@ -176,8 +157,8 @@ def path_gradients(clf, encs, targets, output, baseline, alphas, weights) -> tup
         out, ends = [None]*len(encs), np.zeros((len(encs), 2))
         for chunk in _chunks(encs, E, len(alphas)+2):
             points = {i: [B[i] + a*(E[i]-B[i]) for a in alphas] for i in chunk}
-            gs = _gradients_at_points(clf, encs, chunk, t, output, points)
-            ends[chunk] = _path_ends(clf, encs, chunk, t, output, E, B)
+            gs, _ = _at_points(clf, encs, chunk, t, output, points)
+            _, ends[chunk] = _at_points(clf, encs, chunk, t, output, {i: [E[i], B[i]] for i in chunk})
             for i, g in zip(chunk, gs): out[i] = np.tensordot(weights, g, 1)
         return out, ends
     key = ("path", output, baseline, *map(float, alphas), *map(float, weights), *map(int, targets))
@@ -213,7 +194,7 @@ def _noisy_gradients(clf, encs, targets, output, rngs, samples, stdev):
         for i in chunk:
             noise = rngs[i].standard_normal((samples, *E[i].shape), np.float32)
             points[i] = E[i] + np.float32(stdev)*noise*(encs[i].slot >= 0)[:, None]
-        for i, g in zip(chunk, _gradients_at_points(clf, encs, chunk, targets, output, points)): out[i] = g
+        for i, g in zip(chunk, _at_points(clf, encs, chunk, targets, output, points)[0]): out[i] = g
     return out
 
 # %% ../../nbs/explainers/06_gradients.ipynb #700163d2
@@ -251,7 +232,7 @@ def gradient_shap(clf, encs, targets, output, rngs, *, samples=20, stdev=0., bas
     for chunk in _chunks(encs, E, samples):
         points = {i: [_random_point(E[i], B[i], encs[i].slot >= 0, rngs[i], stdev) for _ in range(samples)]
                   for i in chunk}
-        gs = _gradients_at_points(clf, encs, chunk, targets, output, points)
+        gs, _ = _at_points(clf, encs, chunk, targets, output, points)
         for i, g in zip(chunk, gs): us[i] = (E[i]-B[i])*np.mean(g, 0)
     return word_scores(clf, encs, us, aggregation, subword)
 
