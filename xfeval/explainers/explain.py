@@ -94,6 +94,7 @@ def _check_call(clf, plan, output, absent, options):
         if output is not None: check_choice(output, outputs[:4], "output to explain")
         if absent is not None: check_choice(absent, absences, "absence")
         _check_model(clf, name, registry, absent)
+    if len(plan) == 1: return
     known = {o for registry in methods.values() for f in registry.values() for o in options_of(f)}
     for o in options:
         if o not in known: raise ValueError(f"unknown option {o!r}: no method takes it")
