@@ -13,7 +13,7 @@ from xfeval.explainers import attention as att
 from xfeval.explainers import gradients as grads
 from xfeval.core.utils import options_of
 from xfeval.explainers.base import methods
-from xfeval.explainers.explain import explain, list_methods
+from xfeval.explainers.explain import explain, list_methods, score, to_kind
 from xfeval.explainers.exchange import from_captum, from_ferret, from_shap, from_tokens
 from xfeval.models.classifier import Classifier
 from xfeval.truth.tiny import new_tiny
@@ -178,7 +178,7 @@ def test_integrated_gradients_equal_captum(clf):
         view = clf.as_module(clf.batch([e]), "logit_top", t[[i]])
         E, B = (torch.tensor(v[0])[None] for v in (clf.embeddings([e]), clf.baselines([e], "pad")))
         theirs = IntegratedGradients(view).attribute(E, B, n_steps=20)[0].detach().numpy().sum(-1)
-        np.testing.assert_allclose(ours[i].scores, clf.to_words(e, theirs), atol=1e-4)
+        np.testing.assert_allclose(ours[i].values, clf.to_words(e, theirs), atol=1e-4)
 
 
 def test_saliency_equals_captum(clf):
@@ -213,7 +213,7 @@ def test_noisy_gradients_equal_captum(bert, monkeypatch, name, kind):
     tunnel = NoiseTunnel(Saliency(view))
     theirs = tunnel.attribute(E, nt_type=kind, nt_samples=5, stdevs=.1, abs=False)[0].detach().numpy()
     rngs = [np.random.default_rng(7)]
-    ours = getattr(grads, name)(bert, [e], t, "logit_top", rngs, samples=5, stdev=.1, aggregation="sum")[0].scores
+    ours = getattr(grads, name)(bert, [e], t, "logit_top", rngs, samples=5, stdev=.1, aggregation="sum")[0].values
     np.testing.assert_allclose(ours, bert.to_words(e, theirs.sum(-1)), rtol=1e-3, atol=1e-3)
 
 
@@ -372,4 +372,29 @@ def test_scores_of_other_tools(bert):
 
 def test_list_methods_names_everything():
     t = list_methods()
-    assert {"token", "pair"} == set(t.kind) and len(t) >= 25 and (t.description != "").all() and (t.cost != "").all()
+    assert {"token", "pair"} == set(t.kind) and len(t) >= 25 and (t.description != "").all() and (t.cost >= 0).all()
+    assert t.set_index(["method", "kind"]).cost["occlusion", "token"] == 26
+    assert list_methods(4).set_index(["method", "kind"]).cost["exact_shapley", "token"] == 16
+
+
+@pytest.mark.parametrize("kind", ["token", "pair"])
+def test_declared_costs_are_the_rows_that_a_model_runs(bert, kind):
+    layers = dict(layers=len(bert.layers)) # only attention attribution costs more with more layers
+    for m in names(kind):
+        bert.__dict__.pop("_gradients", None)
+        own = quick(m, kind)
+        e = explain(bert, DATA[0], m, kind, engine=Engine(bert), **own)[0]
+        counts_layers = m in ("scaled_attention", "integrated_gradients") and methods[kind].info(m)["needs"] == "attention"
+        declared = methods[kind].info(m)["cost"](DATA[0].n_words, **own, **layers)
+        assert e.forwards == declared + counts_layers, m # one row for a whole call, to count the layers
+
+
+def test_scores_become_explanations_of_every_kind(bert):
+    pairs, tokens = (score(bert, DATA[1], "shapley", k, budget=40)[0] for k in ("pair", "token"))
+    assert (pairs.kind, tokens.kind) == ("pair", "token") and tokens.values.shape == (DATA[1].n_words,)
+    by_hand = [to_kind(tokens, "token"), to_kind(pairs, "pair"), to_kind(pairs, "span"), to_kind(pairs, "combined", tokens=tokens)]
+    at_once = explain(bert, DATA[1], "shapley", ["token", "pair", "span", "combined"], budget=40)
+    for a, b in zip(by_hand, at_once): assert a.replace(seconds=0) == b.replace(seconds=0)
+    with pytest.raises(ValueError, match="pair explanations need pair scores"): to_kind(tokens, "pair")
+    with pytest.raises(ValueError, match="needs the scores of words too"): to_kind(pairs, "combined")
+    with pytest.raises(ValueError, match="did you mean 'span'"): to_kind(pairs, "spans")

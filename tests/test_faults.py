@@ -284,13 +284,13 @@ def test_damaged_records_of_a_run_count_as_none(tmp_path):
 
 
 def test_damaged_scores_of_a_study_are_made_again(folder, tmp_path):
-    from xfeval.papers.sun2025.study import _block_scores
+    from xfeval.papers.sun2025.study import block_scores
     clf, data = load_model(folder), texts(2)
-    def scores(): return _block_scores(clf, Engine(clf), data, 0, dict(budget=16, steps=2), tmp_path)
+    def scores(): return block_scores(clf, Engine(clf), data, 0, dict(budget=16, steps=2), tmp_path)
     first = scores()
     f = next(tmp_path.glob("sun2025-*.safetensors"))
     f.write_bytes(f.read_bytes()[:100])
     with pytest.warns(UserWarning, match="damaged"): again = scores()
-    assert [a["shapley", "pair"].tobytes() for a in first] == [a["shapley", "pair"].tobytes() for a in again]
+    assert [a["shapley", "pair"].values.tobytes() for a in first] == [a["shapley", "pair"].values.tobytes() for a in again]
     rows = clf.rows
     assert len(scores()) == 2 and clf.rows == rows, "the mended file is read"

@@ -12,11 +12,20 @@ from xfeval.core.game import run_game
 from xfeval.explainers.kriging import Kriging
 from xfeval.explainers.interactions import bivariate_shapley, interaction_of, shapley_interaction
 from xfeval.core.utils import check_options
-from xfeval.explainers.games import cost, games, occlusion, random_scores
+from xfeval.explainers.base import methods
+from xfeval.explainers.baselines import random_scores
+from xfeval.explainers.games import occlusion
 from xfeval.explainers.shapley import (coalitions, estimators, every_coalition, exact_shapley, kernel_budget,
                                        kernel_projection, kernel_regression, kernel_shap, kernel_weights, shapley_of,
                                        shapley_sampling)
 from xfeval.explainers.lime import lime, lime_fit, lime_pruthi, lime_weights, lime_zaman, sobol
+
+games = {name: fn for name, fn in methods["token"].items() if methods["token"].info(name)["style"] == "game"}
+games |= dict(bivariate_shapley=bivariate_shapley, shapley_interaction=shapley_interaction)
+
+def cost(name, n, kind="token", **options):
+    "Rows that a method asks for, as it was registered"
+    return methods[kind].info(name)["cost"](n, **options)
 
 known = Path(__file__).parent/"oracles.json"
 oracles = json.loads(known.read_text()) if known.exists() else {}
@@ -237,10 +246,11 @@ def test_edges(name):
             asked.append(len(Z))
             return Z.sum(1)**1.5
         out = run_game(games[name](n), value)
-        assert first(out).shape == (n,) and sum(asked) == cost(name, n)
+        pair = dict(bivariate_shapley="shapley", shapley_interaction="shapley_interaction").get(name)
+        assert first(out).shape == (n,) and sum(asked) == (cost(pair or name, n, "pair" if pair else "token") if n else 0)
         for part in out if isinstance(out, tuple) else (out,): assert np.isfinite(part).all()
 
-by_shapley = ["exact_shapley", "shapley_sampling", "kernel_shap", "bivariate_shapley", "shapley_interaction"]
+by_shapley = ["exact_shapley", "shapley_sampling", "shapley", "bivariate_shapley", "shapley_interaction"]
 
 @pytest.mark.parametrize("name", ["occlusion", *by_shapley])
 def test_one_player(name): close(first(run_game(games[name](1), lambda Z: 2.+3*Z[:, 0])), [3.])
@@ -266,8 +276,8 @@ def test_bad_options(make, words):
     with pytest.raises(ValueError, match=words): run_game(make(), worked)
 
 def test_unknown_options_are_refused():
-    with pytest.raises(ValueError, match="budget"): cost("kernel_shap", 5, budgett=3)
-    with pytest.raises(ValueError, match="kernel_shap"): cost("kernelshap", 5)
+    with pytest.raises(ValueError, match="budget"): check_options(kernel_shap, dict(budgett=3))
+    with pytest.raises(ValueError, match="shapley_sampling"): methods["token"]["shapley_samplin"]
     with pytest.raises(ValueError): check_options(occlusion, dict(window=2))
 
 # peers

@@ -95,7 +95,7 @@ def test_result_notebooks_have_one_parameters_cell():
 
 
 def test_readme_is_the_index_notebook():
-    from xfeval.apps.site import readme
+    from xfeval.apps.notebooks import readme
     assert (ROOT/"README.md").read_text() == readme()
 
 

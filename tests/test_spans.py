@@ -7,8 +7,8 @@ from hypothesis import given, settings, strategies as st
 from xfeval.core.explanation import Explanation
 from xfeval.core.text import Instance
 from xfeval.explainers.louvain import backends, bounded_louvain, graph, louvain, modularity
-from xfeval.explainers.spans import (combined, contiguous, random_matrix, random_spans, runs, snli_lengths,
-                                     span_interactions, span_lengths, span_scores, trivial_block, whole_words)
+from xfeval.explainers.baselines import random_spans, snli_lengths, trivial_block
+from xfeval.explainers.spans import (combined, contiguous, runs, span_interactions, span_options, span_scores)
 from xfeval.explainers.pairs import directed_weights, graph_weights, negatives, pair_items, pair_scores
 
 few = settings(max_examples=40, deadline=None, derandomize=True)
@@ -157,16 +157,22 @@ def test_unknown_options():
     with pytest.raises(ValueError, match="mean"): span_scores(W, P, norm="meen")
     with pytest.raises(ValueError, match="runs"): span_scores(W, P, per="run")
 
+@pytest.mark.parametrize("kw, words", [*bad_options, (dict(sed=3), "seed"), (dict(search="louvian"), "louvain"),
+                                       (dict(norm="meen"), "mean"), (dict(per="run"), "runs"),
+                                       (dict(search="contiguous", seed=3), "option of contiguous")])
+def test_bad_options_are_refused_before_any_search(kw, words, monkeypatch):
+    def searched(*args, **kwargs): raise AssertionError("a search to check options")
+    for name in ("louvain", "contiguous"): monkeypatch.setattr(f"xfeval.explainers.spans.{name}", searched)
+    with pytest.raises(ValueError, match=words): span_options(**kw)
+    assert span_options(negative="abs") == dict(search="louvain", per="runs", norm="mean", negative="abs")
+
 def test_word_indices_and_gaps():
     items, _ = span_scores(W, P, words=[0, 1, 2, 3, 10, 11, 12])
     assert ((0, 1), (11, 11)) in items
     c = contiguous(np.ones((4, 4)), [0, 0, 1, 1], words=[0, 2, 5, 6])
     assert not any(0 in x and 1 in x for x in c)
 
-def test_runs_and_whole_words():
-    assert runs([4, 1, 2, 7]) == [(1, 2), (4, 4), (7, 7)] and runs([]) == []
-    assert whole_words([(0, 1, 3), (2, 4)], [0, 0, 1, 2, 2]) == [(0,), (1,)]
-    assert whole_words([(0, 1)], [-1, 0]) == [(0,)]
+def test_runs(): assert runs([4, 1, 2, 7]) == [(1, 2), (4, 4), (7, 7)] and runs([]) == []
 
 def hug(): return Instance.from_words([["Two", "women", "are", "embracing"], ["They", "hug", "."]], id="hug")
 
@@ -183,14 +189,15 @@ def test_combined():
     other = Explanation.from_scores(Instance.from_words([["a"], ["b"]], id="x"), [1, 2])
     with pytest.raises(ValueError, match="two instances"): combined(s, other)
 
+def span_lengths(items): return [tuple(e-s+1 for s, e in i) for i in items]
+
 def test_random_baselines():
-    assert len(random_matrix(P)) == 12 and random_matrix(P, 1) == random_matrix(P, 1) != random_matrix(P, 2)
+    assert random_spans(P, 1) == random_spans(P, 1) != random_spans(P, 2)
     lengths = np.array(span_lengths(random_spans([0]*30+[1]*30, 0, count=400)))
     for k, share in snli_lengths.items(): assert abs((lengths == k).mean()-share) < .07
     assert set(span_lengths(random_spans(P, 0, [(3, 2)], 3))) == {(3, 2)}
     assert len(random_spans([0, 1], 0, count=9)) == 1
     Explanation.from_scores(hug(), random_spans(P, 5), kind="span")
-    Explanation.from_scores(hug(), random_matrix(P, 5), kind="pair")
     with pytest.raises(ValueError, match="positive"): random_spans(P, 0, [(0, 1)])
 
 def test_trivial():

@@ -228,7 +228,7 @@ def _steps_row(clf, encs, targets, output, steps, aggregation, absent, links):
     for l, es in encs.items():
         scores = integrated_gradients(clf, es, targets[l], cell_outputs[output], None, steps=steps, baseline=absent,
                                       aggregation=aggregation.lower())
-        made[l] = [Explanation(e.instance, "token", e.players.tolist(), s.scores[e.players], "IG")
+        made[l] = [Explanation(e.instance, "token", e.players.tolist(), s.values[e.players], "IG")
                    for e, s in zip(es, scores)]
         errors += [abs(s.facts["delta"]) for s in scores]
     other = [e for l, es in made.items() if l != "en" for e in es]
