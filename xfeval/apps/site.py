@@ -143,7 +143,8 @@ def _notebook_folders(src):
     for folder in sorted({p.parent for p in nbs.rglob("*.ipynb")} - {nbs}):
         pages, name = sorted(p.stem for p in folder.glob("*.ipynb")), folder.relative_to(nbs).as_posix()
         if name == "tutorials": parts["tutorials"] = [f"nbs/tutorials/{p}" for p in pages]
-        elif name.startswith("papers/"): parts["papers"].append(_folder_page(src, f"nbs/{name}", _about(name), "", pages))
+        elif name.startswith("papers/"):
+            parts["papers"].append(_folder_page(src, f"nbs/{name}", _about(name), "", pages))
         else:
             doc = importlib.import_module(f"xfeval.{name}").__doc__
             parts["library"].append(_folder_page(src, f"nbs/{name}", name, doc, pages))
@@ -157,7 +158,8 @@ def _about(name):
 # %% ../../nbs/apps/04_site.ipynb #71f3e940
 def _index(src, parts, listed, reports):
     "The first page: the README, and what the side bar shows"
-    first = ", ".join(f"[{n}](xfeval.{m}.md)" for n, m in __import__("xfeval")._places.items() if f"xfeval.{m}" in listed)
+    import xfeval
+    first = ", ".join(f"[{n}](xfeval.{m}.md)" for n, m in xfeval._places.items() if f"xfeval.{m}" in listed)
     names = "\n".join(f"- [{m}]({m}.md): {', '.join(f'`{n}`' for n in ns)}" for m, ns in listed.items())
     tree = _tree("Modules", sorted(listed))
     write_whole(src/"api"/"index.md", f"# Reference\n\nMost people need {first}.\n\n{names}\n\n{tree}")

@@ -40,7 +40,7 @@ def wins_over_random(df:pd.DataFrame,
                      ties:str="strict",     # strict, ge, margin or half
                      unit:str="instance",
                      seeds:str|None=None,   # column of the model's seed: pairs are formed within it
-                    ) -> pd.DataFrame: # `value`: the share of random explanations of the unit (and seed) that are beaten
+                    ) -> pd.DataFrame: # `value`: the share of the unit's random explanations that are beaten
     "Each metric's verdict on each explanation against random ones"
     by, on = as_list(by), [unit, *([seeds] if seeds else [])]
     check_columns(df, over, "value", "direction", *on, *by)

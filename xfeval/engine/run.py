@@ -96,7 +96,8 @@ def _targets(self:Engine, jobs, encs):
         if targets[k] is None and jobs[k].output == "neg_loss": targets[k] = self.label_index(jobs[k].instance)
     undecided = [k for k in encs if targets[k] is None and jobs[k].output not in ("probs", "label")]
     texts = {id(encs[k]): encs[k] for k in undecided}
-    logits = self._answer([(e, Query(np.ones((1, len(e.players)), bool)), self.clf.absences[0]) for e in texts.values()])
+    def full(e): return Query(np.ones((1, len(e.players)), bool))
+    logits = self._answer([(e, full(e), self.clf.absences[0]) for e in texts.values()])
     top = {key: int(z[0].argmax()) for key, z in zip(texts, logits)}
     return targets | {k: top[id(encs[k])] for k in undecided}
 

@@ -192,7 +192,8 @@ def attention_attribution(clf, encs, targets, output, steps=50, rule="midpoint",
     return shared(clf, encs, key, make)
 
 # %% ../../nbs/explainers/07_attention.ipynb #dffc9cc9
-@by_attention("integrated_gradients", kind="pair", cost=lambda n, steps=50, layers=12, **_: layers*(steps + 2), paper="Sun")
+@by_attention("integrated_gradients", kind="pair", paper="Sun",
+              cost=lambda n, steps=50, layers=12, **_: layers*(steps + 2))
 def attention_attribution_pairs(clf, encs, targets, output, rngs, *, steps=50, rule="midpoint", source=None,
                                 subword="mean"):
     "Layer-wise attention attribution between two words, both directions"

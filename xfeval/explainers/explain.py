@@ -80,7 +80,8 @@ def _check_model(clf, name, registry, absent):
                          f"pass absent={possible}")
     if clf.family == "function" and info["needs"] in ("gradients", "attention"):
         possible = ", ".join(n for n in registry if registry.info(n)["needs"] == "probabilities")
-        raise ValueError(f"method {name!r} needs {info['needs']}, which {clf.name} does not have: it is only a function. "
+        raise ValueError(f"method {name!r} needs {info['needs']}, which {clf.name} does not have: "
+                         "it is only a function. "
                          f"Methods that only ask for probabilities: {possible}")
 
 # %% ../../nbs/explainers/12_explain.ipynb #43cf8ef4
@@ -191,12 +192,14 @@ def to_kind(scores:Scores,             # of kind token, or of kind pair for all 
     "An explanation of a kind from the scores of a method"
     needed = "token" if check_choice(kind, kinds_of_call, "kind of explanation") == "token" else "pair"
     if scores.kind != needed: raise ValueError(f"{kind} explanations need {needed} scores, got {scores.kind} scores")
-    if kind == "combined" and tokens is None: raise ValueError("a combined explanation needs the scores of words too: tokens=")
+    if kind == "combined" and tokens is None:
+        raise ValueError("a combined explanation needs the scores of words too: tokens=")
     x, players, about = scores.instance, scores.players, _about(scores)
     if kind == "token": return Explanation(x, "token", players.tolist(), scores.values[players], **about)
     if kind == "pair":
         one, two = (players[x.part_of[players] == part].tolist() for part in (0, 1))
-        return Explanation(x, "pair", tuple(product(one, two)), pair_scores(scores.values)[np.ix_(one, two)].ravel(), **about)
+        values = pair_scores(scores.values)[np.ix_(one, two)].ravel()
+        return Explanation(x, "pair", tuple(product(one, two)), values, **about)
     options = span_options(**(span or {}))
     found, notes = _spans(scores, options)
     about |= dict(options=dict(scores.options, **options), notes=(*about["notes"], *notes))

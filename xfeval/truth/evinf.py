@@ -42,7 +42,8 @@ def _other_results(rng, x, w, ys, z, n=None):
 # %% ../../nbs/truth/09_evinf.ipynb #ad5baa89
 def _abstract(rng, results, some, tell, allowed):
     "A whole abstract of 150 to 295 words around the results; `some` draws stock sentences, `tell` writes them"
-    front, after, back = some(_lists.background, 2), some(_lists.remarks, int(rng.integers(0, 3))), some(_lists.endings, 2)
+    front, after = some(_lists.background, 2), some(_lists.remarks, int(rng.integers(0, 3)))
+    back = some(_lists.endings, 2)
     size, chosen = n_words_of([front, tell(_lists.needed), results, after, back]), list(_lists.needed)
     for t in shuffled(rng, [t for t in allowed if t not in _lists.needed]):
         if size >= 160 and not chance(rng, .3): continue

@@ -158,7 +158,8 @@ def held_out_facts(key:str,   # key word of a claim
     return _drawn(key, value)
 
 def _drawn(key, value): return int(fingerprint(key, value), 16) % 8 == 0
-_qualities = {noun: [v for side in _lists.scales[scale] for v in side] for f in facts.values() for noun, scale in f["antonym"]}
+_qualities = {noun: [v for side in _lists.scales[scale] for v in side]
+              for f in facts.values() for noun, scale in f["antonym"]}
 
 def _unseen(draft, about):
     "Whether a claim is a combination kept from training"

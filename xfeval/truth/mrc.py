@@ -23,8 +23,10 @@ def _extra(rng, kind):
 
 def _fact(rng, kind, who, poss, value, extra):
     "A sentence that states a fact"
-    return fill(_lists.questions[kind][1]+" .", S=who, v=value, x=extra, poss=poss, place=pick(rng, _lists.where_phrases),
-                time=pick(rng, _lists.time_phrases), manner=pick(rng, _lists.manner_phrases), until=pick(rng, _lists.until_phrases))
+    places, times, manners, ends = (pick(rng, options) for options in (_lists.where_phrases, _lists.time_phrases,
+                                                                       _lists.manner_phrases, _lists.until_phrases))
+    return fill(_lists.questions[kind][1]+" .", S=who, v=value, x=extra, poss=poss, place=places, time=times,
+                manner=manners, until=ends)
 
 def _introduced(fact, kind, pronoun, unused):
     "Two sentences: the person is introduced, then the fact is told with a pronoun; `unused`: introductions left"
@@ -38,7 +40,8 @@ def _predicate(fact): return tuple(w for w, _ in fact[1:] if w not in ("his", "h
 # %% ../../nbs/truth/08_mrc.ipynb #aaa97d1c
 def _also(rng, kind):
     "Another kind of fact about the same person: nobody both stays at home and goes somewhere"
-    return pick(rng, [k for k in _lists.questions if k != kind and ("cause" not in (k, kind) or {k, kind} <= set(_lists.at_home))])
+    at_home = set(_lists.at_home)
+    return pick(rng, [k for k in _lists.questions if k != kind and ("cause" not in (k, kind) or {k, kind} <= at_home)])
 
 def _about_person(rng, kind, person, told, value=None, avoid=None, unused=None):
     "A fact not `told` yet, about somebody else or (no `unused`) about a person who needs no introduction"
@@ -91,7 +94,8 @@ def _neighbours(rng, kind, people, claimed, echo, size, budget, distractors, tol
 def controlled_mrc(rng, lang, split, index, distractors=None):
     "A long document, a question and a candidate answer that is true or false"
     label, kind = pick(rng, ["true", "false"]), pick(rng, list(_lists.questions))
-    everybody = [(n, "she", "her") for n in _lists.residents["she"]] + [(n, "he", "his") for n in _lists.residents["he"]]
+    women, men = _lists.residents["she"], _lists.residents["he"]
+    everybody = [(n, "she", "her") for n in women] + [(n, "he", "his") for n in men]
     people = draw(rng, everybody, 14)
     who, pronoun, poss = people[0]
     values, _, ask, answer = _lists.questions[kind]
@@ -99,7 +103,8 @@ def controlled_mrc(rng, lang, split, index, distractors=None):
     claimed, other = draw(rng, values, 2)
     two, echo = chance(rng, .3), chance(rng, .5)
     value = claimed if label == "true" else other
-    unused = dict(day=shuffled(rng, _lists.arrivals), cause=shuffled(rng, _lists.mishaps), other=shuffled(rng, _lists.introductions))
+    sentences = dict(day=_lists.arrivals, cause=_lists.mishaps, other=_lists.introductions)
+    unused = {k: shuffled(rng, v) for k, v in sentences.items()}
     fact = _fact(rng, kind, who, poss, value, extra)
     told, rest = {_predicate(fact)}, []
     fact = _introduced(fact, kind, pronoun, unused) if two else [fact]

@@ -57,7 +57,8 @@ class Cell:
     def random(self, draws:int=10) -> list:
         "Random explanations of every type, several draws"
         seeds = range(self.seed, self.seed+draws)
-        return [e for s in seeds for e in explain(self.clf, self.data, "random", list(types), seed=s, engine=self.engine)]
+        def drawn(s): return explain(self.clf, self.data, "random", list(types), seed=s, engine=self.engine)
+        return [e for s in seeds for e in drawn(s)]
 
 # %% ../../../nbs/papers/sun2025/study.ipynb #37019e91
 _scored = list(product(bases, ("token", "pair")))
@@ -84,7 +85,8 @@ def block_scores(clf, engine, block, seed, options, store) -> list: # {(base, to
         arrays = {str(i): np.ascontiguousarray(s.values, dtype=np.float64) for i, s in enumerate(found)}
         arrays["target"] = np.array([clf.index(s.target) for s in found])
         if f: write_whole(f, save(arrays))
-    def kept(i, e, m): return Scores(e.instance, arrays[str(i)], e.players, method=m, target=clf.labels[arrays["target"][i]])
+    def kept(i, e, m):
+        return Scores(e.instance, arrays[str(i)], e.players, method=m, target=clf.labels[arrays["target"][i]])
     return [{(m, k): kept(len(_scored)*n + i, e, m) for i, (m, k) in enumerate(_scored)} for n, e in enumerate(encs)]
 
 # %% ../../../nbs/papers/sun2025/study.ipynb #84a6e053
