@@ -12,7 +12,7 @@ from xfeval.core.utils import data_root
 from xfeval.truth.tiny import new_tiny
 from xfeval.papers.published import published
 from xfeval.papers.pruthi2022 import study as pruthi
-from xfeval.simulate.students import StudentConfig, how_many, run_students, select_words
+from xfeval.simulate.students import StudentConfig, n_top, run_students, select_words
 from xfeval.simulate.train import Recipe
 
 
@@ -51,7 +51,7 @@ def test_seven_methods_and_their_options():
     assert list(e) == [m for m in dict.fromkeys(published("pruthi2022_table05").method) if m not in ("None", "Random", "Trivial")]
     assert e["IG"][0].options["steps"] == 3 and all(len(x) == 4 for x in e.values())
     c = pruthi.control_explanations(xs, ["positive", "negative"]*2, clf.labels)
-    n = how_many(xs[0].n_words)
+    n = n_top(xs[0].n_words)
     assert select_words(c["Trivial"][0], xs[0]) == set(range(n)) and 0 not in select_words(c["Trivial"][1], xs[1]) and len(select_words(c["Random"][0], xs[0])) == n
 
 
