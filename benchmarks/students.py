@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-import xfeval.truth.templates, xfeval.truth.fever, xfeval.truth.sentiment, xfeval.truth.topic, xfeval.truth.mrc, xfeval.truth.evinf, xfeval.truth.qa
 from xfeval.truth.corpora import generate
 from xfeval.papers.run import load_profile, notebooks, run_one
 from xfeval.simulate.students import students, together_ratio

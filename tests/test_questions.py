@@ -1,5 +1,5 @@
 "Question answering: how questions are read, what a teacher learns, and what the one that ships can do"
-from xfeval.simulate.questions import QATeacher, judge_teacher
+from xfeval.truth.teacher import QATeacher, judge_teacher
 from xfeval.truth.questions import (_main, fit_qa, load_qa_teacher, new_qa_teacher, qa_recipe, qa_truth_check,
                                     train_qa_teacher)
 import json

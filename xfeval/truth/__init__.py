@@ -1,4 +1,4 @@
 """Corpora whose right answer is known, and the recipes of the models that ship"""
 from .._rooms import room
 
-__getattr__ = room(__name__, "corpora", "grammar", "inference", "solver", "templates", "fever", "sentiment", "topic", "mrc", "evinf", "qa", "tiny", "fit", "recipes", "questions", "minilm")
+__getattr__ = room(__name__, "corpora", "grammar", "inference", "solver", "templates", "fever", "sentiment", "topic", "mrc", "evinf", "qa", "tiny", "fit", "recipes", "teacher", "questions", "minilm")
