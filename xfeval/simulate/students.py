@@ -21,7 +21,6 @@ import numpy as np
 import pandas as pd
 import torch
 import torchcrf
-from fastcore.basics import patch
 from torch import nn
 
 from ..core.explanation import Explanation
@@ -162,6 +161,16 @@ class Vocabulary:
 # %% ../../nbs/simulate/02_students.ipynb #e18b938c
 students = Registry("student")
 
+def renormalise(a, content):
+    "Attention to the words alone"
+    a = a*content
+    return a/a.sum(-1, keepdim=True).clamp(min=1e-9)
+
+def _attended(scores, states, content):
+    "The states weighted by attention, and the attention"
+    a = scores[..., 0].masked_fill(~content, -1e4).softmax(-1)
+    return (a[..., None]*states).sum(1), a
+
 class _Student(nn.Module):
     "What all students share: a layer for the label, and tags with a CRF for multitask learning"
     attends = True
@@ -175,10 +184,11 @@ class _Student(nn.Module):
         if tags is None: return None
         return crf_nll(self.crf, self.tag(states)[:, 1:], tags[:, 1:], mask[:, 1:])
 
-def renormalise(a, content):
-    "Attention to the words alone"
-    a = a*content
-    return a/a.sum(-1, keepdim=True).clamp(min=1e-9)
+    def forward(self, ids, part, mask, content, tags=None):
+        "Logits, attention to the words, and (with `tags`) how badly the explanation is predicted"
+        s = self.states(ids, mask)
+        v, a = self.pool(s, content)
+        return self.out(v), a, self.tag_loss(s, tags, mask)
 
 # %% ../../nbs/simulate/02_students.ipynb #0447ceeb
 class _Layer(nn.Module):
@@ -261,6 +271,8 @@ class LSTMStudent(_Student):
         s = torch.stack(self._steps(g, g.new_zeros(2, B, H)), 2)
         return torch.cat([s[0], s[1].gather(1, back.expand(B, T, H))], -1)
 
+    def pool(self, s, content): return s.masked_fill(~content[..., None], -1e4).amax(1), None
+
     def _steps(self, g, h):
         "The state at every place, from the gates' inputs and the first state"
         c, out = h, []
@@ -273,18 +285,6 @@ class LSTMStudent(_Student):
         return out
 
 # %% ../../nbs/simulate/02_students.ipynb #003f846c
-@patch
-def pool(self:LSTMStudent, s, content):
-    "One vector per text, and the attention that made it"
-    return s.masked_fill(~content[..., None], -1e4).amax(1), None
-
-@patch
-def forward(self:LSTMStudent, ids, part, mask, content, tags=None):
-    "Logits, attention to the words, and (with `tags`) how badly the explanation is predicted"
-    s = self.states(ids, mask)
-    v, a = self.pool(s, content)
-    return self.out(v), a, self.tag_loss(s, tags, mask)
-
 @students("bilstm_attention", attention="additive, over the states", strategies="attention_regularization, multitask")
 class LSTMAttentionStudent(LSTMStudent):
     "A bidirectional LSTM with additive attention"
@@ -294,10 +294,7 @@ class LSTMAttentionStudent(LSTMStudent):
         super().__init__(vocabulary, classes, length, width, hidden)
         self.key, self.query = nn.Linear(2*hidden, hidden), nn.Linear(hidden, 1, bias=False)
 
-    def pool(self, s, content):
-        "One vector per text, and the attention that made it"
-        a = self.query(self.key(s).tanh())[..., 0].masked_fill(~content, -1e4).softmax(-1)
-        return (a[..., None]*s).sum(1), a
+    def pool(self, s, content): return _attended(self.query(self.key(s).tanh()), s, content)
 
 # %% ../../nbs/simulate/02_students.ipynb #4b850935
 @students("bag", attention="additive, over the words", strategies="attention_regularization, multitask")
@@ -309,11 +306,8 @@ class BagStudent(_Student):
         nn.init.normal_(self.words.weight, std=.1)
         self._heads(width, classes)
 
-    def forward(self, ids, part, mask, content, tags=None):
-        "Logits, attention to the words, and (with `tags`) how badly the explanation is predicted"
-        x = self.words(ids)
-        a = self.query(x)[..., 0].masked_fill(~content, -1e4).softmax(-1)
-        return self.out((a[..., None]*x).sum(1)), a, self.tag_loss(x, tags, mask)
+    def states(self, ids, mask): return self.words(ids)
+    def pool(self, s, content): return _attended(self.query(s), s, content)
 
 # %% ../../nbs/simulate/02_students.ipynb #b21408a5
 class PretrainedStudent(_Student):
@@ -430,7 +424,8 @@ def student_loss(strategy:str,        # attention_regularization, multitask, or 
                  eps:float=1e-8):
     "A loss for `train_together`"
     check_choice(strategy, ("none", *strategies), "strategy")
-    factor = weight if strategy == "multitask" else signs[check_choice(sign, signs, "sign of the attention loss")]*weight
+    check_choice(sign, signs, "sign of the attention loss")
+    factor = weight if strategy == "multitask" else signs[sign]*weight
     def loss(call, b):
         tags = b["tags"] if strategy == "multitask" else None
         logits, attention, nll = call(b["ids"], b["part"], b["mask"], b["content"], tags=tags)
