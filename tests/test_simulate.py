@@ -387,7 +387,12 @@ def test_printed_sign_pushes_away(reviews):
     x = reviews[:16]; c = students.StudentConfig("bilstm_attention", dict(width=8, hidden=8)); v = c.reader(x); t = v.read(x)
     b = dict(t, y=torch.zeros(16, dtype=torch.long), **students.shown_tensors([set(i.gold.tokens) for i in x], x, t))
     def on_rationale(net): return (net(b["ids"], b["part"], b["mask"], b["content"])[1]*b["tags"]).sum(-1).mean().item()
-    def trained(sign): return train_together([c.new(v, 2, 0)], [b], students.student_loss("attention_regularization", sign=sign), [0], Recipe(20, 8, lr=.02, select="last"), seq=students._seq)[0].module(0)
+    def trained(sign):
+        loss, net = students.student_loss("attention_regularization", sign=sign), c.new(v, 2, 0)
+        recipe = Recipe(20, 8, lr=.02, select="last")
+        stack, _ = train_together([net], [b], loss, [0], recipe, seq=students._seq)
+        net.load_state_dict({k: p[0] for k, p in stack.params.items()})
+        return net
     assert on_rationale(trained("plus")) > 3*on_rationale(c.new(v, 2, 0)) and on_rationale(c.new(v, 2, 0)) > 3*on_rationale(trained("printed"))
 
 
@@ -486,8 +491,8 @@ def test_frozen_parameters_stay(pair):
     recipe = Recipe(epochs=2, batch=4, select="last")
     stack, _ = train_together([agent], [data], agents._agent_loss, [0], recipe, seq=agents._agent_seq, together=False)
     before = dict(clf.model.base_model.named_parameters())
-    after = dict(stack.module(0).model.base_model.named_parameters())
-    moved = {k for k in before if not torch.equal(before[k], after[k])}
+    after = agent.model.base_model_prefix
+    moved = {k for k in before if not torch.equal(before[k], stack.params[f"model.{after}.{k}"][0])}
     assert moved and not moved & set(names)
     with pytest.raises(ValueError, match="parameter to freeze"): agents.new_agent(clf, frozen=["layer"])
 

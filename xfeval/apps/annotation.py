@@ -77,7 +77,8 @@ def marked_html(x:Instance, words) -> str:
     return "<br>".join(out)
 
 def _shown_article(x, words, label):
-    return f'<article><p>{marked_html(x, words)}</p><p class="label">The system says: {html.escape(label)}</p></article>'
+    answer = f"The system says: {html.escape(label)}"
+    return f'<article><p>{marked_html(x, words)}</p><p class="label">{answer}</p></article>'
 
 def _asked_article(x, labels):
     name = html.escape(x.id)
@@ -139,11 +140,10 @@ def _checked(path, key, seen):
 
 def read_answers(folder, key:dict) -> pd.DataFrame: # one row per worker and test text
     "The answers of all workers"
-    files = {}
+    files, rows = {}, []
     for path in sorted(Path(folder).glob("*.json")):
         d = _checked(path, key, files)
         files[d["worker"]] = d
-    rows = []
     for worker, cohort in key["workers"].items():
         d = files.get(worker)
         for i, label in key["truth"].items() if d else ():

@@ -40,6 +40,7 @@ def _members(item, kind):
     if kind == "pair": return [(i,) for i in item]
     return [tuple(range(a, b+1)) for a, b in item]
 
+# %% ../../nbs/simulate/01_agents.ipynb #9d5a6973
 def chosen_units(ex:Explanation,
                  k:int=1,                 # first items
                  theta:int|None=None,     # or as many as fit this number of words
@@ -107,7 +108,7 @@ def agent_budget(ex:Explanation,
                  k:int=1,
                  theta:int|None=None, # given: this, for all
                 ) -> int|None: # None: the first k items themselves
-    "How many words of an explanation are shown"
+    "The number of words of an explanation that are shown"
     if theta is not None: return theta
     if ex.kind == "span": return None
     if reference is None:
@@ -124,6 +125,7 @@ def _separator(clf):
 
 def _subwords(clf, s): return list(clf._tk.encode(s, add_special_tokens=False).ids)
 
+# %% ../../nbs/simulate/01_agents.ipynb #0242eb0e
 def read_augmented(clf:Classifier, a:Augmented) -> tuple: # ids, segment numbers, sub-words that did not fit
     "An augmented text as the architecture of `clf` reads it; what is too long loses the end of part 1 first"
     t, parts = clf.templates[len(a.parts)], [_subwords(clf, p) for p in a.parts]
@@ -218,6 +220,7 @@ def new_agent(clf:Classifier, seed:int=0,
     for name in frozen: body[check_choice(name, body, "parameter to freeze")].requires_grad_(False)
     return Agent(clf, model, together)
 
+# %% ../../nbs/simulate/01_agents.ipynb #25ba8cac
 def same_weights(a:Classifier, b:Classifier) -> list: # names of parameters of the body
     "The weights that two models of one architecture have in common"
     theirs = dict(b.model.base_model.named_parameters())
@@ -234,6 +237,7 @@ def split_texts(n:int, shares=(.8, .1, .1), seed:int=0) -> tuple: # three index 
     if not 0 < a < b < n: raise ValueError(f"{n} texts cannot be divided into {shares}: a part would be empty")
     return p[:a], p[a:b], p[b:]
 
+# %% ../../nbs/simulate/01_agents.ipynb #854d1015
 def _grouped(explanations):
     "{(kind, method): {instance: explanation}} and the instances in order; complains if one is missing"
     groups, order = {}, {}
@@ -362,7 +366,7 @@ def _agent_jobs(clf, data, seeds, recipe, options):
     return [job(s) for s in seeds]
 
 def _with_results(rows, done, y):
-    "The rows with what each agent predicted, as a table"
+    "The rows with each agent's predictions, as a table"
     for r in rows:
         record = done[r.pop("key")]
         p = np.array(record["predictions"])
@@ -381,6 +385,7 @@ def _weighted_f1(y, predicted, classes, weights):
     with np.errstate(invalid="ignore"): f = np.where(total > 0, 2*hit/total, np.nan)
     return np.nanmean(f, -1)
 
+# %% ../../nbs/simulate/01_agents.ipynb #ec357d3b
 def agent_table(runs:pd.DataFrame,  # what `run_agents` returns
                 level:float=.95, n_resamples:int=2000, seed:int=0) -> pd.DataFrame: # in points
     "SF and RSF of every agent, with intervals, and what a trivial explanation would gain"

@@ -11,7 +11,6 @@ __all__ = ['students', 'strategies', 'signs', 'n_top', 'select_words', 'random_w
 
 # %% ../../nbs/simulate/02_students.ipynb #3342997e
 import copy
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -38,6 +37,7 @@ def n_top(n:int,          # words that can be explained
     if not 0 < share <= 1: raise ValueError(f"share must lie in (0, 1], got {share}")
     return max(1, round(share*n))
 
+# %% ../../nbs/simulate/02_students.ipynb #cd89218c
 def select_words(e,               # an `Explanation`, a set of word indices, or one number per word
                  x:Instance,      # what is explained
                  share:float|None=.1, # share of words to show; None: all words of the set, or with a positive score
@@ -130,12 +130,9 @@ class Vocabulary:
 
     def __init__(self, instances,       # training texts
                  others=(),             # further texts that must fit
-                 max_words:int=256,     # longer texts are cut at the end
-                 min_count:int=1, lowercase:bool=True):
-        self.fold = str.lower if lowercase else str
-        count = Counter(self.fold(w) for x in instances for w in x.words)
-        words = [*self.specials, *sorted(w for w, c in count.items() if c >= min_count)]
-        self.ids = {w: i for i, w in enumerate(words)}
+                 max_words:int=256):    # longer texts are cut at the end
+        words = sorted({w.lower() for x in instances for w in x.words})
+        self.ids = {w: i for i, w in enumerate([*self.specials, *words])}
         self.length = min(max(x.n_words for x in (*instances, *others)), max_words)+2
 
     def __len__(self): return len(self.ids)
@@ -152,7 +149,7 @@ class Vocabulary:
         ids, part, word, at = [self.first], [0], [-1], 0
         for p, words in enumerate(x.parts):
             if p: ids, part, word = ids + [self.separator], part + [1], word + [-1]
-            ids += [self.ids.get(self.fold(w), self.unknown) for w in words]
+            ids += [self.ids.get(w.lower(), self.unknown) for w in words]
             part += [p]*len(words)
             word += range(at, at+len(words))
             at += len(words)
@@ -171,8 +168,9 @@ def _attended(scores, states, content):
     a = scores[..., 0].masked_fill(~content, -1e4).softmax(-1)
     return (a[..., None]*states).sum(1), a
 
+# %% ../../nbs/simulate/02_students.ipynb #52b04330
 class _Student(nn.Module):
-    "What all students share: a layer for the label, and tags with a CRF for multitask learning"
+    "The parts that all students share: a layer for the label, and tags with a CRF for multitask learning"
     attends = True
 
     def _heads(self, width, classes):
@@ -209,6 +207,7 @@ class _Layer(nn.Module):
         x = self.n1(x + self.mix((a @ v).transpose(1, 2).reshape(B, -1, D)))
         return self.n2(x + self.down(nn.functional.gelu(self.up(x)))), a
 
+# %% ../../nbs/simulate/02_students.ipynb #d39571f9
 @torch.no_grad()
 def _match(layer):
     "Equal words attend to each other: shared query and key, output = transposed value projection"
@@ -326,6 +325,7 @@ class PretrainedStudent(_Student):
         attention = renormalise(r.attentions[-1][:, :, 0].mean(1), content)
         return r.logits, attention, self.tag_loss(r.hidden_states[-1], tags, mask)
 
+# %% ../../nbs/simulate/02_students.ipynb #7d6797fe
 class PretrainedReader:
     "Texts as sub-words of a classifier, with the word of each"
     def __init__(self, clf:Classifier):
@@ -389,7 +389,7 @@ def as_config(s, # a name, a classifier, a (name, options) pair or a config
 
 # %% ../../nbs/simulate/02_students.ipynb #18facd0b
 def _word_weights(e, x, share, whole):
-    "How much of each word a student is shown"
+    "One weight per word: how much of it is shown"
     if whole and isinstance(e, Explanation): return np.maximum(e.vector(), 0)
     w = np.zeros(x.n_words)
     if e is not None: w[sorted(select_words(e, x, share))] = 1
@@ -413,11 +413,12 @@ signs = dict(plus=1., printed=-1.)
 
 def explanation_loss(strategy:str, attention, nll, # of the student
                      b, eps:float):                # the batch
-    "How badly a student attends to, or predicts, the words it is shown"
+    "The part of the loss that depends on the shown words"
     if strategy == "multitask": return (nll*b["shown"]).mean()
     target = explanation_attention(b["weights"], b["content"], eps)
     return (attention_kl(target, attention)*b["shown"]).mean()
 
+# %% ../../nbs/simulate/02_students.ipynb #197434ee
 def student_loss(strategy:str,        # attention_regularization, multitask, or none
                  weight:float=1.,     # lambda, or the weight of the second task
                  sign:str="plus",     # plus, or printed: the minus of equation 2
@@ -447,6 +448,7 @@ def teacher_labels(teacher, # a `Classifier`, or "gold": the labels of the insta
         raise ValueError("the gold labels cannot teach: some instances have none")
     return [x.label for x in instances]
 
+# %% ../../nbs/simulate/02_students.ipynb #d5dd7ee9
 def with_controls(methods, train,
                   labels, # class name of each training text
                   order,  # class names
@@ -490,6 +492,7 @@ class TrainData:
         key, shape = fingerprint(self.fingerprint, *kind, *arrays, n, seed), fingerprint(self.fingerprint, *kind, n)
         return TrainJob(key, shape, dict(data=self, n=n, seed=seed, loss=loss, shown=shown))
 
+# %% ../../nbs/simulate/02_students.ipynb #95352852
 def teach(jobs) -> list: # one record per job
     "Train students of one shape and let them answer the test"
     data, loss, k = jobs[0].args["data"], jobs[0].args["loss"], len(jobs)
@@ -537,7 +540,7 @@ def run_students(methods,               # {name: per training text an `Explanati
                  weight:float=1., sign:str="plus", eps:float=1e-8, whole:bool=False,
                  recipe:Recipe|None=None, cache=None, shard:int=16, threads:int=1, together:bool=True,
                  progress:bool=False) -> pd.DataFrame: # one row per method, student, strategy, size and seed
-    "How often each student agrees with the teacher, and on which test texts"
+    "The agreement of each student with the teacher, and the test texts it concerns"
     configs, sizes, texts = [as_config(s, recipe) for s in students], sizes or [len(train)], (train, dev, test)
     seeds = range(seeds) if isinstance(seeds, int) else seeds
     _check_grid(methods, train, strategies, sizes, controls, whole)
@@ -554,6 +557,7 @@ def run_students(methods,               # {name: per training text an `Explanati
     done = run_jobs([job for _, job in pairs], teach, cache, shard, threads, progress)
     return _with_accuracy([r for r, _ in pairs], done, np.array([names.index(l) for l in labels[2]]), share)
 
+# %% ../../nbs/simulate/02_students.ipynb #50809d10
 def _with_accuracy(rows, done, truth, share):
     "The rows with the test texts that each student got right, as a table"
     for r in rows:

@@ -7,7 +7,7 @@ __all__ = ['Recipe', 'train_loop', 'by_length', 'EarlyStopping', 'Stack', 'rows_
            'train_and_predict', 'seeded', 'TrainJob', 'run_jobs']
 
 # %% ../../nbs/simulate/00_train.ipynb #3163028e
-import copy, json, threading
+import json, threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +23,12 @@ from ..core.utils import check_choice, code_of, fingerprint, seed_for, write_who
 # %% ../../nbs/simulate/00_train.ipynb #51dd2b14
 @dataclass(frozen=True)
 class Recipe:
-    "How a learner is trained"
+    "How a model is trained"
     epochs: int = 10
     batch: int = 16
     lr: float = 2e-3
     decay: float = .01       # weight decay of AdamW
-    clip: float = 1.         # largest norm of a learner's gradient
+    clip: float = 1.         # largest norm of a gradient
     warmup: float = .1       # share of steps in which the rate grows
     schedule: str = "linear" # linear decay after the warm-up, or constant
     select: str = "best"     # keep the epoch that is best on the development set, or the last one
@@ -129,12 +129,6 @@ class Stack:
             return fn(call, b)
         if self.together and self.n > 1: return vmap(one)(self.params, self.buffers, batch)
         return torch.stack([one(_at(self.params, i), _at(self.buffers, i), _at(batch, i)) for i in range(self.n)])
-
-    def module(self, i:int) -> nn.Module:
-        "A copy of one model"
-        m = copy.deepcopy(self.base)
-        m.load_state_dict({**_at(self.params, i), **_at(self.buffers, i)}, strict=False)
-        return m
 
 # %% ../../nbs/simulate/00_train.ipynb #d42ede27
 def rows_of(data,    # one dictionary of tensors per model, examples first
@@ -257,6 +251,7 @@ class TrainJob:
     shape: str  # jobs of one shape are trained together
     args: dict  # whatever training needs
 
+# %% ../../nbs/simulate/00_train.ipynb #35b3df8b
 def _record(cache, key): # the file of a finished record; another one whenever the code of learning changes
     return cache/f"{fingerprint(key, code_of('simulate', 'models'))}.json"
 

@@ -38,6 +38,7 @@ class Table:
 
     def __len__(self): return len(self.ids)
 
+# %% ../../nbs/truth/12_fit.ipynb #6d31f22f
 def tabulate(clf:Classifier, instances) -> Table: # the reader, and labelled `Instance`s
     "Encode instances once and for all"
     xs = list(instances)
@@ -261,6 +262,7 @@ def _freeze(model, patterns):
             raise ValueError(f"freeze pattern {pattern!r} fits no parameter; names look like {', '.join(names[:3])}")
         for p in hit: p.requires_grad_(False)
 
+# %% ../../nbs/truth/12_fit.ipynb #f6bb97e2
 @contextmanager
 def _prepared(clf, freeze, rationale, seed):
     "A classifier ready to be trained: (probe or None, may the last layer be shortened?); afterwards as it was before"
@@ -317,7 +319,8 @@ def train_network(net, batches, loss, # what is trained, and as in `train_loop`
         try: return train_loop(batches, finite, opt, schedule, clip_gradients, **kw)
         finally: net.eval()
 
-def add_record(model, start:float, **how) -> dict: # a classifier or QA teacher, when its training began, how it was made
+# %% ../../nbs/truth/12_fit.ipynb #5c3344da
+def add_record(model, start:float, **how) -> dict: # a model with a card, when its training began, how it was made
     "The record of a training, ready for JSON; it is added to the card of the model"
     record = dict(how, seconds=round(time.time()-start, 1), threads=torch.get_num_threads(), torch=torch.__version__)
     card = getattr(model, "card", {})
@@ -376,7 +379,7 @@ def fit(clf:Classifier, # changed in place
 
 # %% ../../nbs/truth/12_fit.ipynb #4ab3b409
 def _fit_record(clf, start, stages, history, losses, how, **settings):
-    "How a classifier was made; its best weights come back"
+    "The record of a training; the best weights come back"
     import transformers
     best, data = history.restore(), fingerprint([[x.fingerprint, x.label] for s in stages for x in s])
     return add_record(clf, start, n_train=[len(s) for s in stages], **settings, **how, steps=len(losses),

@@ -157,7 +157,7 @@ if __name__ == "__main__": sys.exit(_main())
 
 # %% ../../nbs/truth/15_questions.ipynb #1eac5ac3
 def qa_truth_check(teacher:QATeacher, instances, seed:int=0) -> dict: # shares of the texts it answers rightly
-    "How often an answer survives without everything but the true words, and without them"
+    "The share of answers that stay with nothing but the true words, and of those that change without them"
     xs = [x for x, r in zip(instances, teacher.read(instances)) if r.answer == answer_span(x) and not r.open]
     rng, masks = np.random.default_rng(seed), {k: [] for k in ("only", "without", "random", "others")}
     for x in xs:

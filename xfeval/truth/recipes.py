@@ -101,7 +101,7 @@ def stage_data(recipe:dict, k:int, seed:int=0, split:str="train", n:int|None=Non
     return xs
 
 def _times(stage, x):
-    "How often a training text is shown"
+    "The number of times that a training text is shown"
     reason = x.meta.get("reason")
     times = stage.get("repeat", {}).get(reason, 1)
     if reason not in stage.get("direct", {}): return times

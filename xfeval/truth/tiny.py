@@ -77,6 +77,7 @@ def _shift_by(places, width):
     sin, cos = (torch.diag(f(places*_frequencies(width))) for f in (torch.sin, torch.cos))
     return torch.cat([torch.cat([cos, sin], 1), torch.cat([-sin, cos], 1)])
 
+# %% ../../nbs/truth/11_tiny.ipynb #5432d3e9
 def _comparison(width, content, heads, looks, comparing):
     "Projections of queries and keys: the first `comparing` heads compare words, the others look `looks` places further"
     d, places = width//heads, width - content - 2
@@ -108,6 +109,7 @@ def _part(module, *names):
     "The first of these submodules that there is"
     return next((getattr(module, n) for n in names if hasattr(module, n)), None)
 
+# %% ../../nbs/truth/11_tiny.ipynb #1d7c1190
 def _match_attention(m, width, content, heads, looks, tell):
     "Queries and keys that compare, and an output projection that undoes the value projection"
     query, key = _part(m, "query", "q_proj", "q_lin"), _part(m, "key", "k_proj", "k_lin")
@@ -153,7 +155,7 @@ def match_init(model, norm=1.5):
 
 # %% ../../nbs/truth/11_tiny.ipynb #65b6ca55
 def _small_outputs(model, seed, std=.02):
-    "What heads bring back, and the vectors that tell the parts, are small at first"
+    "Heads bring back little at first, and the vectors of the parts are small"
     draws = torch.Generator().manual_seed(seed)
     for kind in (r"(attention\.output\.dense|attn\.(out|c)_proj|out_lin)\.weight", "token_type"):
         for name, p in model.named_parameters():
