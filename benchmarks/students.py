@@ -6,20 +6,31 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-import xfeval.truth.templates, xfeval.truth.fever, xfeval.truth.sentiment, xfeval.truth.topic, xfeval.truth.mrc, xfeval.truth.evinf, xfeval.truth.qa
 from xfeval.truth.corpora import generate
 from xfeval.papers.run import load_profile, notebooks, run_one
-from xfeval.simulate.students import students, together_ratio
+from xfeval.simulate.students import run_students, students
+from xfeval.simulate.train import Recipe
 
 grid_notebooks = ("sun2025_simulatability", "pruthi2022_students", "pruthi2022_humans")
 goal = 600 # seconds on 2 cores
+
+
+def seconds(name, texts, together, seeds=6):
+    "Processor time of training two students per seed: one with the true words, one without"
+    train, dev, test = texts[:-40], texts[-40:-20], texts[-20:]
+    truth, start = {"truth": [set(x.gold.tokens) for x in train]}, time.process_time()
+    run_students(truth, train, dev, test, students=[name], strategies=["multitask"], controls=("none",), seeds=seeds,
+                 recipe=Recipe(epochs=2), together=together)
+    return time.process_time()-start
 
 
 def ratios():
     "One after another / together, per kind of student"
     texts = generate("controlled-sentiment", 104, split="train")
     for name in students:
-        print(f"{name:17} one after another / together, 12 students: {together_ratio(name, texts):.1f}", flush=True)
+        seconds(name, texts, True, 1) # warm up
+        ratio = seconds(name, texts, False)/seconds(name, texts, True)
+        print(f"{name:17} one after another / together, 12 students: {ratio:.1f}", flush=True)
 
 
 def grid(profile):

@@ -8,7 +8,8 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from xfeval.truth.corpora import corpora, generate
-from xfeval.truth.inference import held_out, nli_labels
+from xfeval.truth.inference import held_out
+from xfeval.data.rows import nli_labels
 from xfeval.core.text import Instance
 from xfeval.truth.grammar import Clause, clause_words, languages, lexicon, text_words
 from solvers.inference import solve

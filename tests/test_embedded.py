@@ -9,7 +9,7 @@ from xfeval.core.utils import bundled
 from xfeval.truth import recipes as embedded
 from xfeval.truth.recipes import only_gold, recipes, stage_data, train_embedded, truth_check
 from xfeval.models.store import load_model
-from xfeval.simulate.fit import fit
+from xfeval.truth.fit import fit
 
 SHIPPED = [m for m in recipes if bundled("models", m, "config.json").exists()]
 

@@ -1,6 +1,7 @@
 "Question answering: how questions are read, what a teacher learns, and what the one that ships can do"
-from xfeval.simulate.questions import QATeacher, fit_qa, judge_teacher, new_qa_teacher
-from xfeval.truth.questions import load_qa_teacher, main, qa_recipe, qa_truth_check, train_qa_teacher
+from xfeval.truth.teacher import QATeacher, judge_teacher
+from xfeval.truth.questions import (_main, fit_qa, load_qa_teacher, new_qa_teacher, qa_recipe, qa_truth_check,
+                                    train_qa_teacher)
 import json
 
 import numpy as np
@@ -101,7 +102,7 @@ def test_the_answer_follows_the_truth(boss, passages):
 
 def test_the_card_tells_the_recipe_that_the_command_follows(boss):
     assert boss.card["recipe"] == json.loads(json.dumps(qa_recipe)) and boss.card["size"] == 1
-    assert boss.card["made_by"] == "python -m xfeval.questions"
+    assert boss.card["made_by"] == "python -m xfeval.truth.questions"
     assert len(boss.card["training"]) == len(qa_recipe["stages"]) and boss.card["held_out"]["n"] >= 300
 
 def test_saved_and_loaded(boss, passages, tmp_path):
@@ -113,6 +114,6 @@ def test_saved_and_loaded(boss, passages, tmp_path):
 def test_the_command_trains_and_stores(tmp_path, monkeypatch, capsys):
     small = dict(qa_recipe, layers=1, width=16, heads=2, stages=(dict(n=64, options=dict(distractors=0)), dict(n=64)))
     monkeypatch.setattr(train_qa_teacher, "__defaults__", (small, *train_qa_teacher.__defaults__[1:]))
-    assert main(["--out", str(tmp_path/"made"), "--size", ".01"]) == 0
+    assert _main(["--out", str(tmp_path/"made"), "--size", ".01"]) == 0
     assert "exact_answers" in capsys.readouterr().out
     assert len(load_qa_teacher(tmp_path/"made").card["training"]) == 2

@@ -10,20 +10,18 @@ import torch
 import torchcrf
 from torch import nn
 
-import xfeval.truth.templates, xfeval.truth.fever, xfeval.truth.sentiment, xfeval.truth.topic, xfeval.truth.mrc, xfeval.truth.evinf, xfeval.truth.qa
 from xfeval.truth.corpora import generate
 from xfeval.core.explanation import Explanation
 from xfeval.core.text import Instance
-from xfeval.core.utils import bundled
 from xfeval.truth.tiny import new_tiny
-from xfeval.simulate.questions import new_qa_teacher
+from xfeval.truth.questions import load_qa_teacher, new_qa_teacher
+from xfeval.truth.teacher import judge_teacher
 from xfeval.simulate import agents
 from xfeval.apps import annotation as humans
 from xfeval.simulate import qa
-from xfeval.papers.pruthi2022 import rankings
+from xfeval.papers.pruthi2022 import rankings, study
 from xfeval.simulate import students
-from xfeval.simulate.train import Lesson, Recipe, Stack, run_lessons, train_together
-from xfeval.stats.f1 import weighted_macro_f1
+from xfeval.simulate.train import Recipe, Stack, TrainJob, run_jobs, train_together
 from xfeval.stats.intervals import crossed_interval
 
 ORACLES = json.loads((Path(__file__).parent/"oracles.json").read_text())
@@ -54,23 +52,23 @@ def explanations(x):
     ("token", 2, "A man plays < guitar > 1 . [SEP] A person makes < music > 2 ."),
     ("pair", 1, "A man plays < guitar > 1 . [SEP] A person makes < music > 1 ."),
     ("span", 1, "A man < plays guitar > 1 . [SEP] A person < makes music > 1 .")])
-def test_symbol_insertion(pair, kind, k, line): assert agents.augment(explanations(pair)[kind], "symbol", k).string() == line
+def test_symbol_insertion(pair, kind, k, line): assert agents.with_explanation(explanations(pair)[kind], "symbol", k).string() == line
 
 
 @pytest.mark.parametrize("kind, k, tail", [("token", 2, "guitar; music"), ("pair", 2, "guitar, music; man, person"), ("span", 1, "plays guitar, makes music")])
 def test_text_insertion(pair, kind, k, tail):
-    a = agents.augment(explanations(pair)[kind], "text", k)
+    a = agents.with_explanation(explanations(pair)[kind], "text", k)
     assert a.tail == tail and a.string() == "A man plays guitar . [SEP] A person makes music . [SEP] " + tail
 
 
 def test_plain_and_triple(pair):
-    assert agents.plain(pair).string() == "A man plays guitar . [SEP] A person makes music ."
-    assert agents.augment(explanations(pair)["token"], quotes="triple").parts[0] == "A man plays <<< guitar >>> 1 ."
+    assert agents.plain_text(pair).string() == "A man plays guitar . [SEP] A person makes music ."
+    assert agents.with_explanation(explanations(pair)["token"], quotes="triple").parts[0] == "A man plays <<< guitar >>> 1 ."
 
 
 def test_several_interactions(pair):
     e = Explanation.from_scores(pair, {(3, 8): .9, (3, 7): .5, (1, 7): .4}, kind="pair")
-    assert agents.augment(e, k=3).string() == "A < man > 3 plays < guitar > 1,2 . [SEP] A person < makes > 2,3 < music > 1 ."
+    assert agents.with_explanation(e, k=3).string() == "A < man > 3 plays < guitar > 1,2 . [SEP] A person < makes > 2,3 < music > 1 ."
 
 
 @pytest.mark.parametrize("rule", ["truncate", "floor", "ceil"])
@@ -85,12 +83,12 @@ def test_budget_shows_what_take_takes(theta, rule):
 
 def test_appended_text_survives(pair):
     clf = new_tiny("bert", ["a man plays guitar . person makes music < > , ; 1 2"], ["x", "y"], layers=1, width=8, heads=1, max_length=14)
-    ids, types, over = agents.read_augmented(clf, agents.augment(explanations(pair)["span"], "text"))
+    ids, types, over = agents.read_augmented(clf, agents.with_explanation(explanations(pair)["span"], "text"))
     said = clf.tokenizer.convert_ids_to_tokens(ids)
     assert len(ids) == len(types) == 14 and over == 5
     assert said == "[CLS] [SEP] a person makes music . [SEP] plays guitar , makes music [SEP]".split()
     one = Instance.from_words(["a man plays guitar . a man plays guitar . a man plays guitar .".split()])
-    ids, _, over = agents.read_augmented(clf, agents.augment(Explanation.from_scores(one, {2: 1., 3: .5}), "text", 2))
+    ids, _, over = agents.read_augmented(clf, agents.with_explanation(Explanation.from_scores(one, {2: 1., 3: .5}), "text", 2))
     assert clf.tokenizer.convert_ids_to_tokens(ids)[-5:] == "[SEP] plays ; guitar [SEP]".split() and over == 7
 
 
@@ -98,9 +96,9 @@ def test_appended_text_survives(pair):
 def test_agents_of_every_architecture(pair, arch):
     clf = new_tiny(arch, [" ".join(p) for p in pair.parts], ["x", "y", "z"], layers=1, width=16, heads=2, max_length=40)
     a = agents.new_agent(clf, start=clf, together=True); a.model.load_state_dict(clf.model.state_dict())
-    ids, types, _ = agents.read_augmented(clf, agents.plain(pair))
+    ids, types, _ = agents.read_augmented(clf, agents.plain_text(pair))
     got = a(torch.tensor([ids]), torch.tensor([types]), torch.ones(1, len(ids), dtype=torch.bool))
-    b = clf.batch([clf.encode(Instance.from_words([list(p) for p in pair.parts]).replace(texts=agents.plain(pair).parts, offsets=[_offsets(p) for p in pair.parts]))])
+    b = clf.batch([clf.encode(Instance.from_words([list(p) for p in pair.parts]).replace(texts=agents.plain_text(pair).parts, offsets=[_offsets(p) for p in pair.parts]))])
     with torch.no_grad(): want = clf.forward(b)
     torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-4)
     stack = Stack([agents.new_agent(clf, s, together=True) for s in (0, 1)])
@@ -123,7 +121,7 @@ def test_macro_f1_and_table():
             assert agents.macro_f1(y, p) == pytest.approx(f1_score(y, p, average="macro"))
     df = pd.DataFrame(rows); t = agents.agent_table(df).set_index("method")
     assert t.rsf["a"] == pytest.approx(t.sf["a"]-t.sf["none"]) and t.share_of_trivial["a"] == pytest.approx(t.rsf["a"]/t.rsf["trivial"])
-    one = weighted_macro_f1(y, np.stack(df.predicted[:3].tolist()), 3, np.full((1, 40), 1/40))
+    one = agents._weighted_f1(y, np.stack(df.predicted[:3].tolist()), 3, np.full((1, 40), 1/40))
     assert one[0] == pytest.approx(df.sf[:3].to_numpy())
 
 
@@ -214,13 +212,6 @@ def test_trivial_blocks():
     assert shown["trivial"] == [{2, 3}, {0, 1}] and shown["none"] == [None, None] and len(shown["random"][0]) == 2
 
 
-def test_overlap():
-    assert rankings.overlap({0, 3}, {3, 7}) == .5
-    xs = [Instance.from_words([[f"w{i}" for i in range(50)]], id=f"x{j}") for j in range(400)]
-    o = rankings.overlap_table(dict(a=[students.random_words(x, seed=1) for x in xs], b=[students.random_words(x, seed=2) for x in xs]), xs)
-    assert o.loc["a", "b"] == pytest.approx(.1, abs=.02) and o.loc["a", "b"] == pytest.approx(o.loc["b", "a"])
-
-
 # ranks
 def test_average_ranks():
     acc = dict(none=(91.5, 92.6), A=(93.9, 95.2), B=(92.6, 93.6), C=(91.5, 92.4))
@@ -242,15 +233,9 @@ def test_published_taus():
 
 def test_published_ranks_follow_from_accuracies():
     for name, slack in (("05", 1.), ("06", .5)):
-        t = pd.read_csv(bundled("published", f"pruthi2022_table{name}.csv"), keep_default_na=False).rename(columns=dict(learning_strategy="strategy", sim_accuracy_percent="accuracy"))
-        ours = rankings.average_ranks(t).stack(); r = pd.read_csv(bundled("published", f"pruthi2022_table{name}_ranks.csv"), keep_default_na=False)
+        t = rankings._published(f"table{name}").rename(columns=dict(learning_strategy="strategy", sim_accuracy_percent="accuracy"))
+        ours = rankings.average_ranks(t).stack(); r = rankings._published(f"table{name}_ranks")
         for m, s, g, v in r.itertuples(index=False): assert abs(ours[m, f"{s}/{g}"]-float(v)) <= slack
-
-
-def test_corruption():
-    assert rankings.noise_correlation(np.arange(11)/10, [81, 81.2, 80.5, 80, 80.3, 79.2, 79.5, 78, 77.5, 77.8, 76]) == pytest.approx(ORACLES["corruption_r"], abs=1e-9) == pytest.approx(-.9545, abs=1e-4)
-    x = Instance.from_words([[f"w{i}" for i in range(4000)]]); kept = [len(rankings.corrupt(range(4000), p, x)) for p in (0, .1, .5, 1)]
-    assert kept[0] == 4000 and kept[3] == 0 and abs(kept[1]-3600) < 100 and abs(kept[2]-2000) < 150
 
 
 def test_gains_and_headline():
@@ -303,15 +288,15 @@ def test_together_equals_one_by_one(select):
 
 def test_batches_of_similar_length_hold_every_example_once():
     from xfeval.simulate.train import _orders
-    r = np.random.default_rng(0)
-    lengths = torch.tensor(r.integers(3, 40, 203))
-    batches = _orders(r, 0, 203, 8, lengths)
-    assert [len(b) for b in batches] == [8]*25 + [3]
-    assert sorted(torch.cat(batches).tolist()) == list(range(203))
-    padded = sum(len(b)*int(lengths[b].max()) for b in batches)
-    plain = sum(len(b)*int(lengths[b].max()) for b in torch.arange(203).split(8))
+    lengths = np.random.default_rng(0).integers(3, 40, 203)
+    d = dict(mask=torch.arange(40) < torch.tensor(lengths)[:, None])
+    both = _orders(0, d, Recipe(epochs=2, batch=8), ("mask",))
+    batches, again = both[:26], both[26:]
+    assert [len(b) for b in batches] == [len(b) for b in again] == [8]*25 + [3]
+    assert sorted(np.concatenate(batches)) == sorted(np.concatenate(again)) == list(range(203))
+    padded = sum(len(b)*lengths[b].max() for b in batches)
+    plain = sum(len(b)*lengths[b].max() for b in np.split(np.arange(203), range(8, 203, 8)))
     assert padded < .85*plain
-    again = _orders(r, 1, 203, 8, lengths)
     assert {frozenset(b.tolist()) for b in batches}.isdisjoint(frozenset(b.tolist()) for b in again)
 
 
@@ -357,16 +342,16 @@ def test_killed_grid_resumes(tmp_path, reviews, monkeypatch):
     truth = {"truth": [set(x.gold.tokens) for x in reviews[:24]]}
     args = (truth, reviews[:24], reviews[24:36], reviews[36:56]); kw = dict(students=[("bert", dict(width=8, heads=2, inner=8))], strategies=["attention_regularization"], seeds=2, recipe=Recipe(epochs=1), shard=2)
     whole = students.run_students(*args, **kw)
-    real, calls = students._teach, []
-    def dies(ls, *a):
-        calls.append(len(ls))
+    real, calls = students.teach, []
+    def dies(jobs):
+        calls.append(len(jobs))
         if len(calls) == 3: raise KeyboardInterrupt
-        return real(ls, *a)
-    monkeypatch.setattr(students, "_teach", dies)
+        return real(jobs)
+    monkeypatch.setattr(students, "teach", dies)
     with pytest.raises(KeyboardInterrupt): students.run_students(*args, cache=tmp_path, **kw)
     kept = {p.name: p.stat().st_mtime_ns for p in tmp_path.glob("*.json")}
     assert len(kept) == 4
-    monkeypatch.setattr(students, "_teach", lambda ls, *a: calls.append(len(ls)) or real(ls, *a)); calls.clear()
+    monkeypatch.setattr(students, "teach", lambda jobs: calls.append(len(jobs)) or real(jobs)); calls.clear()
     again = students.run_students(*args, cache=tmp_path, **kw)
     assert sum(calls) == 4 and all((tmp_path/n).stat().st_mtime_ns == t for n, t in kept.items())
     assert again.accuracy.tolist() == whole.accuracy.tolist() and all(np.array_equal(a, b) for a, b in zip(again.correct, whole.correct))
@@ -374,8 +359,11 @@ def test_killed_grid_resumes(tmp_path, reviews, monkeypatch):
 
 
 def test_broken_record_is_trained_again(tmp_path):
-    lessons = [Lesson("a", "s", dict(n=1))]; (tmp_path/"a.json").write_text('{"n": ')
-    assert run_lessons(lessons, lambda ls: [dict(n=2)], tmp_path) == {"a": {"n": 2}}
+    jobs, train = [TrainJob("a", "s", dict(n=1))], lambda jobs: [dict(n=2)]
+    run_jobs(jobs, train, tmp_path)
+    record, = tmp_path.glob("*.json")
+    record.write_text('{"n": ')
+    assert run_jobs(jobs, train, tmp_path) == {"a": {"n": 2}} == {"a": json.loads(record.read_text())}
 
 
 def test_threads_give_the_same(reviews):
@@ -399,7 +387,12 @@ def test_printed_sign_pushes_away(reviews):
     x = reviews[:16]; c = students.StudentConfig("bilstm_attention", dict(width=8, hidden=8)); v = c.reader(x); t = v.read(x)
     b = dict(t, y=torch.zeros(16, dtype=torch.long), **students.shown_tensors([set(i.gold.tokens) for i in x], x, t))
     def on_rationale(net): return (net(b["ids"], b["part"], b["mask"], b["content"])[1]*b["tags"]).sum(-1).mean().item()
-    def trained(sign): return train_together([c.new(v, 2, 0)], [b], students.student_loss("attention_regularization", sign=sign), [0], Recipe(20, 8, lr=.02, select="last"), seq=students._seq)[0].module(0)
+    def trained(sign):
+        loss, net = students.student_loss("attention_regularization", sign=sign), c.new(v, 2, 0)
+        recipe = Recipe(20, 8, lr=.02, select="last")
+        stack, _ = train_together([net], [b], loss, [0], recipe, seq=students._seq)
+        net.load_state_dict({k: p[0] for k, p in stack.params.items()})
+        return net
     assert on_rationale(trained("plus")) > 3*on_rationale(c.new(v, 2, 0)) and on_rationale(c.new(v, 2, 0)) > 3*on_rationale(trained("printed"))
 
 
@@ -410,7 +403,7 @@ def test_qa_grid_and_teacher(tmp_path):
     assert n == 8 == len(a) and qa.run_qa_students(d[:16], d[16:24], d[24:], cache=tmp_path, **kw).f1.tolist() == a.f1.tolist()
     b = qa.run_qa_students(d[:16], d[16:24], d[24:], together=False, **kw)
     assert b.f1.tolist() == a.f1.tolist() and (qa.qa_table(a).gain[0] == 0)
-    t = qa.load_qa_teacher()
+    t = load_qa_teacher()
     c = qa.run_qa_students(d[:16], d[16:24], d[24:], t, strategies=("none", "attention_alignment"), **dict(kw, seeds=1))
     assert set(c.strategy) == {"none", "attention_alignment"}
 
@@ -435,14 +428,14 @@ def test_human_kit(tmp_path):
     assert len(pages) == 12 and all(p.count("<article>") == 60 and p.count("<fieldset") == 20 and "<b>" not in p and p.count("<mark>") == 40 for p in pages)
     assert json.loads((tmp_path/"key.json").read_text())["truth"] == key["truth"]
     humans.simulate_workers(tmp_path/"answers", key, dict(a=.95, b=.5, c=.5), spread=0.)
-    answers = humans.read_answers(tmp_path/"answers", key); t = humans.cohort_table(answers).set_index("cohort")
+    answers = humans.read_answers(tmp_path/"answers", key); t = study.cohort_table(answers).set_index("cohort")
     assert list(t.index) == ["a", "b", "c"] and t.accuracy["a"] > t.accuracy["b"] and t.simulated.all() and (t.workers == 4).all()
-    for test in ("welch", "mannwhitney"): assert len(humans.compare_cohorts(answers, test)) == 3
+    for test in ("welch", "mannwhitney"): assert len(study.compare_cohorts(answers, test)) == 3
     one = next((tmp_path/"answers").iterdir()); d = json.loads(one.read_text()); d["answers"].popitem(); one.write_text(json.dumps(d))
     with pytest.raises(ValueError, match="lacks answers for 1 texts"): humans.read_answers(tmp_path/"answers", key)
 
 
-def test_published_study(): assert humans.published_study().set_index("claim").value["crowd simulation accuracy, random"] == 75
+def test_published_study(): assert study.published_study().set_index("claim").value["crowd simulation accuracy, random"] == 75
 
 
 def small_nli(n=40):
@@ -472,10 +465,10 @@ def test_killed_agents_resume(tmp_path, monkeypatch):
     _, clf, ex = small_nli()
     how = dict(teacher="gold", seeds=2, trivial=False, recipe=Recipe(epochs=1), shares=(.5, .2, .3))
     whole, real, trained = agents.run_agents(clf, ex, **how), agents._train_agents, []
-    def dies(lessons):
+    def dies(jobs):
         if len(trained) == 3: raise KeyboardInterrupt
-        trained.extend(lessons)
-        return real(lessons)
+        trained.extend(jobs)
+        return real(jobs)
     monkeypatch.setattr(agents, "_train_agents", dies)
     with pytest.raises(KeyboardInterrupt): agents.run_agents(clf, ex, cache=tmp_path, **how)
     kept = {p.name: p.stat().st_mtime_ns for p in tmp_path.glob("*.json")}
@@ -492,14 +485,14 @@ def test_frozen_parameters_stay(pair):
     other = agents.new_agent(clf, 5).clf
     assert agents.same_weights(clf, clf) and len(agents.same_weights(other, clf)) < len(agents.same_weights(clf, clf))
     agent = agents.new_agent(clf, 0, start=clf, frozen=names)
-    ids, types, _ = agents.read_augmented(clf, agents.plain(pair))
+    ids, types, _ = agents.read_augmented(clf, agents.plain_text(pair))
     data = dict(ids=torch.tensor([ids]*8), types=torch.tensor([types]*8), mask=torch.ones(8, len(ids), dtype=torch.bool),
                 y=torch.tensor([0, 1]*4))
     recipe = Recipe(epochs=2, batch=4, select="last")
     stack, _ = train_together([agent], [data], agents._agent_loss, [0], recipe, seq=agents._agent_seq, together=False)
     before = dict(clf.model.base_model.named_parameters())
-    after = dict(stack.module(0).model.base_model.named_parameters())
-    moved = {k for k in before if not torch.equal(before[k], after[k])}
+    after = agent.model.base_model_prefix
+    moved = {k for k in before if not torch.equal(before[k], stack.params[f"model.{after}.{k}"][0])}
     assert moved and not moved & set(names)
     with pytest.raises(ValueError, match="parameter to freeze"): agents.new_agent(clf, frozen=["layer"])
 
@@ -513,11 +506,11 @@ def test_agents_without_explanations():
 
 
 def test_tables_4_and_7_learn_from_different_explanations():
-    teacher = qa.load_qa_teacher()
+    teacher = load_qa_teacher()
     texts = generate("controlled-qa", 30, seed=7, split="test", distractors=0)
     gold, predicted = qa._taught("gold", [texts])[0], qa._taught(teacher, [texts])[0]
     assert gold == ([qa.answer_span(x) for x in texts], [qa.equalities(x) for x in texts])
     assert predicted == teacher.teach(texts)
-    assert qa.judge_teacher(teacher, texts)["equalities_found"] > 90
+    assert judge_teacher(teacher, texts)["equalities_found"] > 90
     untaught = new_qa_teacher([t for x in texts for t in x.texts], layers=1, width=16, heads=2)
     assert qa._taught(untaught, [texts])[0] == untaught.teach(texts) and untaught.teach(texts)[1] != gold[1]

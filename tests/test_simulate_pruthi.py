@@ -1,5 +1,7 @@
 "The tables of Pruthi et al. from students: forms, ranks, agreement, human teachers; a killed grid and a repeated one"
-import json, os, subprocess, sys
+import ast, json, os, subprocess, sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,8 +14,22 @@ from xfeval.core.utils import data_root
 from xfeval.truth.tiny import new_tiny
 from xfeval.papers.published import published
 from xfeval.papers.pruthi2022 import study as pruthi
-from xfeval.simulate.students import StudentConfig, how_many, run_students, select_words
+from xfeval.simulate.students import StudentConfig, n_top, random_words, run_students, select_words
 from xfeval.simulate.train import Recipe
+
+
+def defined_in(notebook):
+    "The functions that a result notebook defines for itself, as the attributes of an object"
+    path = Path(__file__).resolve().parent.parent/"nbs"/"papers"/"pruthi2022"/f"{notebook}.ipynb"
+    cells = ["".join(c["source"]) for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"]
+    kinds = (ast.Import, ast.ImportFrom, ast.FunctionDef)
+    wanted = [n for c in cells for n in ast.parse(c).body if isinstance(n, kinds) or ast.unparse(n).startswith("sampled = ")]
+    names = {}
+    exec(compile(ast.Module(wanted, []), str(path), "exec"), names)
+    return SimpleNamespace(**names)
+
+
+students, humans = defined_in("students"), defined_in("humans")
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +67,7 @@ def test_seven_methods_and_their_options():
     assert list(e) == [m for m in dict.fromkeys(published("pruthi2022_table05").method) if m not in ("None", "Random", "Trivial")]
     assert e["IG"][0].options["steps"] == 3 and all(len(x) == 4 for x in e.values())
     c = pruthi.control_explanations(xs, ["positive", "negative"]*2, clf.labels)
-    n = how_many(xs[0].n_words)
+    n = n_top(xs[0].n_words)
     assert select_words(c["Trivial"][0], xs[0]) == set(range(n)) and 0 not in select_words(c["Trivial"][1], xs[1]) and len(select_words(c["Random"][0], xs[0])) == n
 
 
@@ -88,20 +104,47 @@ def test_published_means_of_tau():
 
 def test_erasure_ranks():
     rng = np.random.default_rng(0); d = pd.DataFrame([dict(method=m, metric=k, instance=i, value=v + rng.normal(0, .01)) for m, v in dict(A=.1, B=.3, C=.2).items() for k in ("sufficiency", "comprehensiveness") for i in range(20)])
-    r = pruthi.erasure_table(d).set_index(["metric", "method"])["rank"]
+    r = students.erasure_table(d).set_index(["metric", "method"])["rank"]
     assert r["sufficiency"].to_dict() == dict(A=1, B=3, C=2) and r["comprehensiveness"].to_dict() == dict(A=3, B=1, C=2)
 
 
 def test_whole_against_top():
     a, b = made_up(("None", "Attention")), made_up(("None", "Attention"), 1); pick = lambda r: r[(r.student == "BERT-base") & (r.strategy == "multitask")]
-    t = pruthi.whole_against_top(pick(a), pick(b), n_resamples=100); assert t["size"].tolist() == ["small", "large"] and (t.low <= t.gain_points).all() and (t.gain_points <= t.high).all()
+    t = students.whole_against_top(pick(a), pick(b), n_resamples=100); assert t["size"].tolist() == ["small", "large"] and (t.low <= t.gain_points).all() and (t.gain_points <= t.high).all()
+
+
+def test_overlap():
+    assert students.word_overlap({0, 3}, {3, 7}) == .5
+    xs = [Instance.from_words([[f"w{i}" for i in range(50)]], id=f"x{j}") for j in range(400)]
+    o = students.word_overlap_table(dict(a=[random_words(x, seed=1) for x in xs], b=[random_words(x, seed=2) for x in xs]), xs)
+    assert o.loc["a", "b"] == pytest.approx(.1, abs=.02) and o.loc["a", "b"] == pytest.approx(o.loc["b", "a"])
+
+
+def test_corruption():
+    assert humans.noise_correlation(np.arange(11)/10, [81, 81.2, 80.5, 80, 80.3, 79.2, 79.5, 78, 77.5, 77.8, 76]) == pytest.approx(-.9545, abs=1e-4)
+    x = Instance.from_words([[f"w{i}" for i in range(4000)]]); kept = [len(humans.corrupt_explanations(range(4000), p, x)) for p in (0, .1, .5, 1)]
+    assert kept[0] == 4000 and kept[3] == 0 and abs(kept[1]-3600) < 100 and abs(kept[2]-2000) < 150
+
+
+def test_sampled_configurations(parts):
+    sampled = [(c.recipe.batch, c.options["width"], c.options["hidden"], c.recipe.lr) for c in students.small_configs()]
+    assert sampled == [(16, 8, 16, .01), (16, 4, 16, .02), (64, 16, 16, .02), (32, 8, 48, .01)]
+    configs = [StudentConfig("bilstm_attention", dict(width=4, hidden=4), Recipe(epochs=1), f"config {i}") for i in (1, 2)]
+    sizes = dict(attention_regularization=[16], multitask=[16])
+    runs = pruthi.student_grid(truth(parts[0]), parts, "gold", configs, sizes, seeds=1, controls=("none",))
+    published_sizes = dict(attention_regularization=(2000,), multitask=(4000,))
+    t, ranks = students.config_table(pruthi.student_table(runs, published_sizes, n_resamples=100))
+    assert set(t.config) == {1, 2} and ranks.groupby("config").average_rank.sum().tolist() == [3., 3.]
+    both = pd.concat([runs, runs.assign(share=.4)])
+    shares = students.share_table(both, sizes=published_sizes, n_resamples=100)
+    assert shares.k_percent.isna().sum() == 2 and sorted(set(shares.k_percent.dropna())) == [10, 40]
 
 
 def test_people_and_cuts(parts):
-    x = Instance.from_words([[f"w{i}" for i in range(10)]], "positive", gold=Gold(tokens=[1, 8])); y = pruthi.last_words(x, 4)
-    assert y.words == ("w6", "w7", "w8", "w9") and y.gold.tokens == {2} and pruthi.last_words(x, 99).words == x.words
-    assert pruthi.shown_by_people([y, pruthi.last_words(x, 1)]) == [{2}, None]
-    with pytest.raises(ValueError, match="only texts with one part"): pruthi.last_words(Instance.from_words([["a"], ["b"]]))
+    x = Instance.from_words([[f"w{i}" for i in range(10)]], "positive", gold=Gold(tokens=[1, 8])); y = humans.last_words(x, 4)
+    assert y.words == ("w6", "w7", "w8", "w9") and y.gold.tokens == {2} and humans.last_words(x, 99).words == x.words
+    assert pruthi.human_rationales([y, humans.last_words(x, 1)]) == [{2}, None]
+    with pytest.raises(ValueError, match="only texts with one part"): humans.last_words(Instance.from_words([["a"], ["b"]]))
     runs = run_students({"truth": [set(x.gold.tokens) for x in parts[0]]}, *parts, students=tiny[:1], sizes=[4, 8, 16], seeds=1, share=None)
     t = pruthi.human_table(runs, n_resamples=50); theirs = published("pruthi2022_table03")
     assert {tuple(r) for r in t[["learning_strategy", "n_train"]].itertuples(index=False)} == {tuple(r) for r in theirs[["learning_strategy", "n_train"]].itertuples(index=False)}
@@ -110,16 +153,16 @@ def test_people_and_cuts(parts):
 
 @pytest.mark.skipif(data_root() is None or not (data_root()/"eraser_movies").exists(), reason="needs the real data folder (eraser_movies)")
 def test_movie_reviews():
-    train, dev, test, where = pruthi.movie_reviews(30, 10, 8, words=60)
+    train, dev, test, where = humans.movie_reviews(30, 10, 8, words=60)
     assert len(train) == 30 and len(test) == 24 and list(where) == ["movies", "IMDb", "SST"] and max(x.n_words for x in train) <= 60
-    assert sum(m is not None for m in pruthi.shown_by_people(train)) >= 10
+    assert sum(m is not None for m in pruthi.human_rationales(train)) >= 10
 
 
 child = """
 import sys, torch; torch.set_num_threads(1)
-from xfeval.simulate import pruthi
+from xfeval.papers.pruthi2022 import study as pruthi
 from xfeval.simulate.students import StudentConfig
-from xfeval.simulate.training import Recipe
+from xfeval.simulate.train import Recipe
 parts = pruthi.divide(pruthi.student_reviews(50), 16, 10, 24); methods = {"LIME": [set(x.gold.tokens) for x in parts[0]]}
 runs = pruthi.student_grid(methods, parts, "gold", [StudentConfig("bert", dict(width=8, heads=2, inner=8), Recipe(epochs=int(sys.argv[2])), "BERT-base")], dict(attention_regularization=[16]), seeds=4, shard=2, cache=sys.argv[1])
 """

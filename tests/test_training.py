@@ -5,13 +5,14 @@ import numpy as np
 import pytest
 import torch
 
-import xfeval.models.encoding, xfeval.models.classifier, xfeval.models.last_layer, xfeval.models.gradients, xfeval.models.attention, xfeval.models.functions, xfeval.models.store, xfeval.truth.tiny, xfeval.simulate.init
+import xfeval.models.encoding, xfeval.models.classifier, xfeval.models.last_layer, xfeval.models.gradients, xfeval.models.attention, xfeval.models.functions, xfeval.models.store, xfeval.truth.tiny
 from xfeval.core.text import Gold, Instance
 from xfeval.models.store import load_model
 from xfeval.truth.tiny import new_tiny
 from xfeval.models.forward import value_of
-from xfeval.simulate.fit import (Muon, accuracy, augment, fit, save_delta, shares, tabulate, _Course, _may_shorten,
-                                 make_optimiser, _slice, windows_of)
+from xfeval.truth.fit import (Muon, TrainStep, accuracy, augment, fit, make_optimiser, shares, tabulate, windows_of,
+                              _may_shorten, _slice)
+from xfeval.truth.minilm import save_delta
 
 torch.set_num_threads(1)
 LABELS = ["same", "other"]
@@ -185,8 +186,8 @@ def test_training_on_what_the_head_reads_has_the_gradients_of_the_whole(arch):
     b = _slice(c, tabulate(c, TRAIN[:40]), np.arange(40))
     for short in (False, True):
         c.model.zero_grad(set_to_none=True)
-        course = _Course(c, None, {}, ("mask",), None, [], 1., short=short)
-        torch.nn.functional.cross_entropy(course._logits(b), torch.zeros(40, dtype=torch.long)).backward()
+        step = TrainStep(c, None, {}, short=short)
+        torch.nn.functional.cross_entropy(step.logits(b), torch.zeros(40, dtype=torch.long)).backward()
         grads[short] = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in c.model.named_parameters()}
     largest = max(g.abs().max() for g in grads[False].values())
     assert largest > 1e-3
@@ -223,7 +224,7 @@ def test_early_stopping_returns_to_the_best(monkeypatch):
     def fake(clf, data, batch=128):
         seen.append(weights(clf))
         return next(given)
-    monkeypatch.setattr("xfeval.simulate.fit.accuracy", fake)
+    monkeypatch.setattr("xfeval.truth.fit.accuracy", fake)
     r = fit(c, TRAIN[:320], DEV, batch=32, eval_every=2, early_stopping=2)
     assert len(seen) == 4 and r["best_step"] == 4 and r["steps"] == 8
     assert torch.equal(weights(c), seen[1]) and not torch.equal(seen[3], seen[1])

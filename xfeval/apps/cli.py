@@ -371,14 +371,14 @@ def _count(n, thing): return f"{n} {thing}" + "s"*(n != 1)
 def _metric_options(metrics_, given):
     "`metric.name=value` as {metric: options}"
     from xfeval.core.utils import check_choice
-    from xfeval.metrics.base import check_options
+    from xfeval.metrics.base import check_metric_options
     from xfeval.metrics.base import metrics as registry
     out = {check_choice(m, registry, "metric"): {} for m in metrics_}
     for k, v in pairs_of(given).items():
         m, dot, name = k.partition(".")
         if not dot: raise ValueError(f"option {k!r} must look like metric.name=value")
         out[check_choice(m, out, "metric in --option")][name] = v
-    for m, o in out.items(): check_options(m, o)
+    for m, o in out.items(): check_metric_options(m, o)
     return out
 
 def _by_model(explanations, model):
@@ -497,7 +497,7 @@ def _check_export(data, model, aligner, method, langs, path):
     from xfeval.core.utils import check_choice
     from xfeval.crosslingual.links import aligners
     from xfeval.data.datasets import datasets
-    from xfeval.explainers.explain import methods
+    from xfeval.explainers.base import methods
     multilingual = [d for d in datasets if len(datasets.info(d)["languages"]) > 1 and d != "exnli"] # that is its result
     known = datasets.info(check_choice(data, multilingual, "multilingual dataset"))["languages"]
     check_choice(method, methods["token"], "method")

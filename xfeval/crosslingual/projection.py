@@ -16,7 +16,7 @@ import pandas as pd
 from ..core.explanation import Explanation
 from ..core.utils import check_choice, seed_for
 from ..engine.run import Engine, engine_for
-from ..metrics.base import Skip, note_of
+from ..stats.values import Skip, note_of
 from .interim import (quantile_ends, rank_correlation, reasons, resample_rows, resampled_macro_f1,
                       resampled_means, student_interval)
 from .links import links_of

@@ -1,4 +1,4 @@
 """Agents and students that learn from explanations"""
 from .._rooms import room
 
-__getattr__ = room(__name__, "train", "init", "fit", "agents", "students", "questions", "qa")
+__getattr__ = room(__name__, "train", "agents", "students", "qa")

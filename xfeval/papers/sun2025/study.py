@@ -360,7 +360,7 @@ def _layer_number(weight): # of the layer that a weight belongs to; -1 for embed
 def reinit_upper_layers(clf, seed:int=0):
     "A copy of a classifier whose upper layers (of an encoder-decoder: whose decoder layers) have random weights again"
     import copy, torch
-    from xfeval.simulate.init import match_init
+    from xfeval.truth.tiny import match_init
     c = copy.copy(clf)
     c.model = copy.deepcopy(clf.model)
     with torch.random.fork_rng(devices=[]):
