@@ -15,7 +15,8 @@ from xfeval.data.datasets import datasets
 from xfeval.papers import claims as cl, items as it, run as runner
 from xfeval.papers.plan import (check_parameters, left_out, list_profiles, load_plan, notebooks, profile_spec,
                                 read_notebook, resources)
-from xfeval.papers.published import Results, csv_text, html_table, latex, list_published, markdown, published, read_published
+from xfeval.papers.published import (Results, csv_text, html_table, latex, list_published, markdown, published,
+                                     read_published)
 from xfeval.papers.report import write_report
 
 KEYS = ["dataset", "model", "level", "explanation_type", "base"]
@@ -245,12 +246,11 @@ def folder(tmp_path):
     f = tmp_path/"nbs"
     for name in ("profiles", "a", "z"): (f/name).mkdir(parents=True)
     (f/"profiles"/"demo.yaml").write_text("defaults: {seed: 1}\n")
+    meta = dict(kernelspec=dict(name="python3", display_name="p", language="python"))
     for name, needs in (("a_reader", ["z_writer"]), ("z_writer", [])):
         cells = [nbformat.v4.new_code_cell(NOTEBOOK.format(needs=needs), metadata=dict(tags=["parameters"])),
                  nbformat.v4.new_code_cell(BODY.format(name=name))]
-        nbformat.write(nbformat.v4.new_notebook(cells=cells,
-                                                metadata=dict(kernelspec=dict(name="python3", display_name="p",
-                                                                              language="python"))), f/f"{name.replace('_', '/')}.ipynb")
+        nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=meta), f/f"{name.replace('_', '/')}.ipynb")
     return f
 
 
@@ -370,8 +370,10 @@ def test_done_is_told_by_content_not_by_time(folder, tmp_path):
 def test_a_changed_module_runs_what_imports_it(tmp_path, monkeypatch):
     "Directly, through a package, through another module or by its name; nothing else"
     lib = tmp_path/"xfeval"
-    files = {"__init__": "names = ('xfeval.a.late',)", "a/__init__": "", "a/one": "__all__ = ['f']\nfrom ..b import two",
-             "a/late": "", "b/__init__": "", "b/two": "def g():\n    import xfeval.b.three", "b/three": "", "c/__init__": "", "c/four": "from xfeval.a import f"}
+    files = {"__init__": "names = ('xfeval.a.late',)",
+             "a/__init__": "", "a/one": "__all__ = ['f']\nfrom ..b import two",
+             "a/late": "", "b/__init__": "", "b/two": "def g():\n    import xfeval.b.three", "b/three": "",
+             "c/__init__": "", "c/four": "from xfeval.a import f"}
     for name, text in files.items():
         (lib/name).parent.mkdir(parents=True, exist_ok=True)
         (lib/f"{name}.py").write_text(text)
@@ -412,10 +414,10 @@ def test_a_killed_run_goes_on_where_it_was(folder, tmp_path):
 
 
 def test_an_incomplete_run_fails(tmp_path, monkeypatch, capsys):
-    records, said = {"ferret_benchmark": dict(name="ferret_benchmark")}, []
+    records, said = [dict(name="ferret_benchmark")], []
     runner._check_complete(load_plan("smoke"), tmp_path, records, said.append)
     assert said == ["incomplete: ferret_benchmark (ferret_benchmark): no output"]
-    assert records["ferret_benchmark"]["incomplete"]
+    assert records[0]["incomplete"]
     for record, code in ((dict(name="a"), 0), (dict(name="a", incomplete=True), 1),
                          (dict(name="a", error="x", log="long x"), 1)):
         monkeypatch.setattr(runner, "run", lambda *a, **k: [record])
@@ -426,7 +428,8 @@ def test_an_incomplete_run_fails(tmp_path, monkeypatch, capsys):
 MISTAKES = {"defaults: {sed: 1}": "did you mean 'seed'", "defaults: {seed: one}": "must be int",
             "defaults: {seed: 1.5}": "must be int", "defaults: {seed: -1}": "must not be negative",
             "defaults: {needs: z_writer}": "must be list", "skips: {}": "section of profile demo"}
-MISTAKES_IN_SIZES = {"notebooks: {a_reader: {needs: [1]}}": "must be list of str", "notebooks: {z_writter: {}}": "z_writer",
+MISTAKES_IN_SIZES = {"notebooks: {a_reader: {needs: [1]}}": "must be list of str",
+                     "notebooks: {z_writter: {}}": "z_writer",
                      "skip: {nobody: because}": "notebook in profile", "models: {nobody: [m]}": "notebook in profile",
                      "leaves: {}": "section of a/sizes.yaml", "notebooks: {a_reader: {sead: 1}}": "did you mean 'seed'"}
 
@@ -446,7 +449,8 @@ def test_mistakes_in_a_profile_stop_the_run_before_anything_runs(folder, tmp_pat
 def test_values_inside_lists_are_checked():
     have = dict(cells=[["SNLI", "controlled-nli", "tiny-bert-nli"]], data="controlled-nli", sizes=[1, 2])
     check_parameters(dict(cells=[["FEVER", "controlled-fever", "any"]], data="xnli", sizes=[1, 2, 3]), have, "here")
-    for bad, what in ((dict(cells=[["FEVER", "controlled-fevr", "m"]]), "controlled-fever"), (dict(data="xnly"), "xnli"),
+    for bad, what in ((dict(cells=[["FEVER", "controlled-fevr", "m"]]), "controlled-fever"),
+                      (dict(data="xnly"), "xnli"),
                       (dict(sizes=[1, "2"]), "list of int"), (dict(sizes=[1, -2]), "negative")):
         with pytest.raises(ValueError, match=what): check_parameters(bad, have, "here")
 
@@ -549,9 +553,9 @@ def test_a_killed_runner_takes_its_notebooks_along():
     "Nothing goes on computing after the runner is gone"
     assert runner._papermill.startswith(runner._watch)
     child = runner._watch + "print(os.getpid(), flush=True); threading.Event().wait()"
-    runner = subprocess.Popen([sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"],
-                              stdout=subprocess.PIPE, text=True)
-    notebook = psutil.Process(int(runner.stdout.readline()))
-    runner.kill()
-    runner.wait()
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    notebook = psutil.Process(int(parent.stdout.readline()))
+    parent.kill()
+    parent.wait()
     assert psutil.wait_procs([notebook], timeout=60)[1] == []

@@ -43,7 +43,7 @@ class Comparison:
     def _repr_html_(self): return html_table(self.grid())
     def __repr__(self): return markdown(self.grid())
 
-# %% ../../nbs/papers/01_claims.ipynb #9df00e03
+# %% ../../nbs/papers/01_claims.ipynb #8b88b7b9
 def _bold(c): # {column: which rows hold the best number of their group}
     out = {}
     for col in ("published", "ours"):
@@ -61,6 +61,7 @@ def _ours_text(r, digits):
     interval = "" if pd.isna(r.low) else f" [{r.low:.{digits}f}, {r.high:.{digits}f}]"
     return f"{r.ours:.{digits}f}{interval}"
 
+# %% ../../nbs/papers/01_claims.ipynb #6a082925
 def _cells_of(c): # per row of c.df: (text, bold) of published and of ours; and the footnotes
     bold, notes, cells = _bold(c), {}, []
     for i, r in c.df.iterrows():
@@ -90,7 +91,7 @@ def _grid(c): # one row per key; the values of `across` side by side
         rows.append(texts + [(_count(g.n), False)]*counted)
     return Grid([top, head] if c.across else [head], rows, notes, c.caption)
 
-# %% ../../nbs/papers/01_claims.ipynb #d079fd1c
+# %% ../../nbs/papers/01_claims.ipynb #cf314ff6
 def _reason(missing, row): # why the cell of a row is empty; "" where no reason is given
     if isinstance(missing, str): return missing
     if callable(missing): return missing(row) or ""
@@ -105,6 +106,7 @@ def _note(name, r, keys, missing, notes): # the remark on a cell; an empty one o
     if not why: raise ValueError(f"{name}: no number of ours and no reason for {r[keys].to_dict()}")
     return f"{unavailable}: {why}"
 
+# %% ../../nbs/papers/01_claims.ipynb #4c0d70ce
 def _column(t, *names): # the first of these columns that is there
     return next((t[c] for c in names if c in t), np.nan)
 
@@ -120,7 +122,7 @@ def _tidy(t, on, values): # one row per key and value, and the key columns; keys
     for k in keys: d[k] = [_word(x) for x in d[k]]
     return d, keys
 
-# %% ../../nbs/papers/01_claims.ipynb #0d0ceab7
+# %% ../../nbs/papers/01_claims.ipynb #e557184a
 def _join(name, theirs, ours, keys, extra): # published rows in their order, with ours; rows of ours alone at the end
     for t, who in ((theirs, "the published table"), (ours, "ours")):
         twice = t[t.duplicated(keys)]
@@ -131,7 +133,8 @@ def _join(name, theirs, ours, keys, extra): # published rows in their order, wit
         raise ValueError(f"{name}: ours has a row that was not published, {new[keys].iloc[0].to_dict()} "
                          "(extra=True keeps such rows)")
     left = theirs.rename(columns={"value": "published"}).drop(columns=["low", "high", "n"])
-    return pd.concat([left, new[keys]], ignore_index=True).merge(ours.rename(columns={"value": "ours"}), on=keys, how="left")
+    left = pd.concat([left, new[keys]], ignore_index=True)
+    return left.merge(ours.rename(columns={"value": "ours"}), on=keys, how="left")
 
 # %% ../../nbs/papers/01_claims.ipynb #a49f5d07
 def beside(name:str,        # a published table, `sun2025_table03`
@@ -160,7 +163,7 @@ def beside(name:str,        # a published table, `sun2025_table03`
     columns = keys + ["published", "ours", "low", "high", "n", "note"]
     return Comparison(name, d[columns], ours, keys, across, best, list(within))
 
-# %% ../../nbs/papers/01_claims.ipynb #69cdecaa
+# %% ../../nbs/papers/01_claims.ipynb #ed2c9e5a
 @dataclass(frozen=True)
 class ClaimResult:
     "What a predicate found"
@@ -175,6 +178,7 @@ def load_claims(paper:str|None=None, folder=None) -> list: # of dictionaries
     papers = list(all_) if paper is None else [check_choice(paper, all_, "paper")]
     return [dict(c, paper=p) for p in papers for c in all_[p]]
 
+# %% ../../nbs/papers/01_claims.ipynb #47bce712
 def _bounds(x, at_least=None, at_most=None, about=None): # does a number satisfy the claim?
     if about is not None: return min(x/about, about/x) >= .5 if x*about > 0 else abs(x - about) < 1e-9
     return bool((at_least is None or x >= at_least - 1e-9) and (at_most is None or x <= at_most + 1e-9))
@@ -185,7 +189,7 @@ def _counted(won, cells, at_least=None, at_most=None): # the result of "in so ma
 def _number(x, **bounds): # the result of one number; None: no rows
     return ClaimResult(None, "no rows") if x is None else ClaimResult(_bounds(float(x), **bounds), f"{x:.3g}")
 
-# %% ../../nbs/papers/01_claims.ipynb #addce750
+# %% ../../nbs/papers/01_claims.ipynb #d59c9cf3
 _codes = {} # who stands where in a table, kept while its values are drawn again
 
 def _coded(t, of, within): # per row the number of its cell and of its contender; and the contenders' names
@@ -197,6 +201,7 @@ def _coded(t, of, within): # per row the number of its cell and of its contender
     _codes[key] = (t, cell, who, list(names))
     return _codes[key][1:]
 
+# %% ../../nbs/papers/01_claims.ipynb #7cc0f552
 def _sums(t, value, of, within): # names, and per cell and name the sum and the number of values
     cell, who, names = _coded(t, of, within)
     v = t[value].to_numpy(float)
@@ -214,7 +219,7 @@ def _signed_means(t, value, of, within, best): # names, and per cell and name th
     names, sums, counts = _sums(t, value, of, within)
     return names, _sign(best)*_divided(sums, counts)
 
-# %% ../../nbs/papers/01_claims.ipynb #a8bc961e
+# %% ../../nbs/papers/01_claims.ipynb #bb1340ae
 @predicates("wins")
 def win_count(t, value, of, winner, within, total, at_least=None, at_most=None, best="max"):
     "`winner` is best in at least `at_least` of `total` cells; a tie is no win; with fewer cells the share decides"
@@ -228,6 +233,7 @@ def win_count(t, value, of, winner, within, total, at_least=None, at_most=None, 
         cells, won = int(valid.sum()), int((valid & (means[:, w] > rest.max(1))).sum())
     return _counted(won, cells, *(None if x is None else x/total for x in (at_least, at_most)))
 
+# %% ../../nbs/papers/01_claims.ipynb #45d1f6b8
 @predicates("beats")
 def beats(t, value, of, pairs, within=(), at_least=1., at_most=None, best="max", or_equal=False):
     "The first of each pair is better than the second (`or_equal`: or as good) in a share of the cells"
@@ -253,7 +259,7 @@ def groups(t, value, of, better, worse, within=(), at_least=1., best="max"):
     counted = _counted(won, cells, at_least)
     return counted if cells != 1 else replace(counted, ours=f"{a[both][0]:.3g} against {b[both][0]:.3g}")
 
-# %% ../../nbs/papers/01_claims.ipynb #522e118a
+# %% ../../nbs/papers/01_claims.ipynb #241747af
 def _cells(t, within): # the tables of the cells
     return [g for _, g in t.groupby(list(within), sort=False, dropna=False)] if within else [t]
 
@@ -266,6 +272,7 @@ def correlation(t, value, x, within=(), kind="pearson", **bounds):
     if not found: return ClaimResult(None, "no cells")
     return ClaimResult(_bounds(float(np.mean(found)), **bounds), f"{np.mean(found):.2f}")
 
+# %% ../../nbs/papers/01_claims.ipynb #14eee79c
 @predicates("average")
 def average_of(t, value, **bounds):
     "The mean of `value`"
@@ -284,7 +291,7 @@ def spread(t, value, **bounds):
     v = t[value].dropna()
     return _number(v.std(ddof=0) if len(v) > 1 else None, **bounds)
 
-# %% ../../nbs/papers/01_claims.ipynb #4712bc6b
+# %% ../../nbs/papers/01_claims.ipynb #c5f98360
 @predicates("narrower")
 def narrower(t, value, of, pairs, at_least=1.):
     "`value` varies less among the rows with the first of a pair in column `of`, for a share of the pairs"
@@ -301,6 +308,7 @@ def steadier(t, value, than):
     a, b = a.std(ddof=0), b.std(ddof=0)
     return ClaimResult(bool(a < b) if known else None, f"{a:.3g} against {b:.3g}")
 
+# %% ../../nbs/papers/01_claims.ipynb #e6356616
 @predicates("steadier_over")
 def steadier_over(t, value, over, than, within=(), at_least=1.):
     "`value` varies less over the rows that name a value of `over` than over those of `than`, in a share of the cells"
@@ -334,7 +342,7 @@ def people(t, why="needs people"):
 
 _tableless = ("setting", "people") # predicates without a table
 
-# %% ../../nbs/papers/01_claims.ipynb #3a197fda
+# %% ../../nbs/papers/01_claims.ipynb #8e82bca2
 def _pick(tables, claim): # the rows a claim speaks of (None: no table of it is there), and the tables that are missing
     names = _listed(claim.get("table") or [])
     have = [tables[n] for n in names if n in tables and len(tables[n])]
@@ -354,6 +362,7 @@ def _redraws(t, value, draws, rng): # the same table again and again, with other
         d[value] = v + se*rng.standard_normal(len(v))
         yield d
 
+# %% ../../nbs/papers/01_claims.ipynb #b0e8359a
 def _judge(claim, t, draws, rng): # result, verdict, why
     kind, args = claim["predicate"], claim.get("args") or {}
     fn = predicates[kind]
@@ -367,7 +376,7 @@ def _judge(claim, t, draws, rng): # result, verdict, why
     sure = share >= .9 if r.holds else share <= .1
     return r, verdict if sure else "cannot tell", f"holds in {share:.0%} of {draws} draws within the intervals"
 
-# %% ../../nbs/papers/01_claims.ipynb #12c3aa55
+# %% ../../nbs/papers/01_claims.ipynb #4fdcce7a
 def _joined(*texts): return "; ".join(filter(None, texts))
 
 def _source(claim, tables, settings): # the table of a claim (None: nothing here), and its tables that are missing
@@ -375,6 +384,7 @@ def _source(claim, tables, settings): # the table of a claim (None: nothing here
     if claim["predicate"] == "people": return pd.DataFrame() if tables else None, []
     return _pick(tables, claim)
 
+# %% ../../nbs/papers/01_claims.ipynb #d836da36
 def _recount(claim, folder): # the words of the same predicate for the published tables, where all of them exist
     if claim["predicate"] in _tableless: return ""
     theirs = set(list_published(folder)) & set(_listed(claim.get("table") or []))

@@ -18,12 +18,13 @@ from .plan import Plan, load_plan, resource_lines, strings_in
 from .published import papers_folder
 from .report import write_manifest, write_report
 
-# %% ../../nbs/papers/05_run.ipynb #1b19c7a7
+# %% ../../nbs/papers/05_run.ipynb #ba7b0e2b
 _library = Path(xfeval.__file__).resolve().parent
 
 def _modules(): # {dotted name: path} of the library
     files = (p for p in sorted(_library.rglob("*.py")) if p.name != "_modidx.py")
-    return {".".join(["xfeval", *p.relative_to(_library).with_suffix("").parts]).removesuffix(".__init__"): p for p in files}
+    def dotted(p): return ".".join(["xfeval", *p.relative_to(_library).with_suffix("").parts])
+    return {dotted(p).removesuffix(".__init__"): p for p in files}
 
 def _imported(code, package): # dotted names of the library that a source mentions
     for n in ast.walk(ast.parse(code)):
@@ -34,21 +35,17 @@ def _imported(code, package): # dotted names of the library that a source mentio
         elif isinstance(n, ast.Constant) and str(n.value).startswith("xfeval."): yield n.value
 
 @functools.lru_cache(1000)
-def _facts_at(path, package, changed): # names that a module mentions, and those it makes public; `changed`: its time
-    code = path.read_text(encoding="utf8")
+def _facts_at(path, name, changed): # names that a module mentions, and those it makes public; `changed`: its time
+    code, is_package = path.read_text(encoding="utf8"), path.name == "__init__.py"
     public = (ast.literal_eval(n.value) for n in ast.parse(code).body
-              if isinstance(n, ast.Assign) and getattr(n.targets[0], "id", "") == "__all__" and path.name != "__init__.py")
-    return tuple(_imported(code, package)), next(public, ())
+              if isinstance(n, ast.Assign) and getattr(n.targets[0], "id", "") == "__all__" and not is_package)
+    return tuple(_imported(code, name if is_package else name.rpartition(".")[0])), next(public, ())
 
-def _facts(path, name): # the same
-    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    return _facts_at(path, package, path.stat().st_mtime_ns)
-
-# %% ../../nbs/papers/05_run.ipynb #d332969f
+# %% ../../nbs/papers/05_run.ipynb #aa3d1217
 def import_closure(code:str) -> list: # of paths
     "The files of the library that a source imports, directly or through others"
     modules = _modules()
-    facts = {m: _facts(p, m) for m, p in modules.items()}
+    facts = {m: _facts_at(p, m, p.stat().st_mtime_ns) for m, p in modules.items()}
     public = {name: m for m, (_, names) in facts.items() for name in names}
     def resolve(dotted): # modules behind a dotted name
         parts = dotted.split(".")
@@ -64,7 +61,7 @@ def import_closure(code:str) -> list: # of paths
         new = {m for k in new for name in facts[k][0] for m in resolve(name)} - found
     return sorted(modules[m] for m in found)
 
-# %% ../../nbs/papers/05_run.ipynb #77651837
+# %% ../../nbs/papers/05_run.ipynb #01cef0fe
 _packages = ("torch", "transformers", "captum", "shap", "networkx", "numpy", "scipy", "scikit-learn", "pandas")
 
 def versions() -> dict: # {package: version}
@@ -79,22 +76,23 @@ def _sha(path): # of a file's content
     return _sha_at(path, at.st_mtime_ns, at.st_size)
 
 def _data_files(named): # what ships, the models and the data sets that are named
-    shipped, models = bundled(), bundled("models")
-    for f in sorted(shipped.rglob("*")):
-        if f.suffix != ".md" and f.is_file() and (models not in f.parents or f.relative_to(models).parts[0].startswith(named)): yield f
+    models = bundled("models")
+    for f in sorted(p for p in bundled().rglob("*") if p.is_file() and p.suffix != ".md"):
+        if models not in f.parents or f.relative_to(models).parts[0].startswith(named): yield f
     for d in list_datasets().itertuples():
-        if d.looked_in and d.name in named:
-            for pattern in d.looked_for.split("; "): yield from sorted(Path(d.looked_in).glob(pattern.replace("{lang}", "*")))
+        patterns = d.looked_for.replace("{lang}", "*").split("; ") if d.looked_in and d.name in named else ()
+        for pattern in patterns: yield from sorted(Path(d.looked_in).glob(pattern))
 
-# %% ../../nbs/papers/05_run.ipynb #ebc59500
+# %% ../../nbs/papers/05_run.ipynb #d3b86919
 def inputs_of(plan:Plan, name:str, out) -> dict: # {input: sha256}
     "The content of everything that a notebook's outputs depend on"
     nb = plan.notebooks[name]
     code = "\n".join(line for c in nb.code for line in c.splitlines() if not line.startswith(("%", "!")))
-    named = tuple(filter(None, {v for v in strings_in(list(plan.parameters(name).values()))}))
-    paper = [f for pattern in ("*.yaml", "published/*.csv") for f in sorted(nb.path.parent.glob(pattern)) if f.stem != "sizes"]
+    named = tuple(filter(None, set(strings_in(list(plan.parameters(name).values())))))
+    paper = [f for pattern in ("*.yaml", "published/*.csv") for f in nb.path.parent.glob(pattern) if f.stem != "sizes"]
     files = [*import_closure(code), *paper, *_data_files(named)]
-    values = dict(code=code, parameters=plan.params[name], packages=versions(), needs={n: _record(out, n).get("stamp", "") for n in plan.needs(name)})
+    needs = {n: _record(out, n).get("stamp", "") for n in plan.needs(name)}
+    values = dict(code=code, parameters=plan.params[name], packages=versions(), needs=needs)
     inputs = {k: fingerprint(v) for k, v in values.items()}
     return inputs | {os.path.relpath(f, _library.parent): _sha(f) for f in files}
 
@@ -201,7 +199,7 @@ def _run_all(plan, out, jobs, threads, log): # {name: record}, `jobs` notebooks 
     _log_progress(log, ended, [], [], start)
     return records
 
-# %% ../../nbs/papers/05_run.ipynb #ae8d6dd8
+# %% ../../nbs/papers/05_run.ipynb #44ecf90c
 _wrap = textwrap.TextWrapper(110, initial_indent="    ", subsequent_indent="      ", break_on_hyphens=False)
 
 def _parameter_lines(plan):
@@ -210,16 +208,13 @@ def _parameter_lines(plan):
         text = ", ".join(f"{k}={v}" for k, v in params.items() if k not in ("profile", "note"))
         yield from _wrap.wrap(f"{n}: {text}")
 
-def _earlier(plan, out): # records of notebooks that an earlier run made and this one leaves alone
-    return list(filter(None, (_record(out, n) for n in plan.notebooks if n not in plan.params and n not in plan.skipped)))
-
-def _check_complete(plan, out, records, log): # an item without its output makes the run fail
-    ended = [n for n, r in records.items() if "error" not in r]
+def _check_complete(plan, out, done, log): # an item without its output makes the run fail
+    ended = {r["name"]: r for r in done if "error" not in r and r["name"] in plan.params}
     for x in check_outputs(out, plan.profile, ended, plan.folder).itertuples():
         log(f"incomplete: {x.item} ({x.notebook}): {x.problem}")
-        records[x.notebook]["incomplete"] = True
+        ended[x.notebook]["incomplete"] = True
 
-# %% ../../nbs/papers/05_run.ipynb #424e2cb5
+# %% ../../nbs/papers/05_run.ipynb #412527ba
 def run(profile:str="demo",   # smoke, demo, laptop or paper
         only:str="",          # part of a notebook's name
         out=None,             # folder for the outputs; None: figures/<profile>
@@ -236,10 +231,12 @@ def run(profile:str="demo",   # smoke, demo, laptop or paper
     out, cores = Path(out or papers_folder.parent.parent/"figures"/profile), os.cpu_count() or 1
     jobs = jobs or min(2, cores, len(plan.params))
     records = _run_all(plan, out, jobs, max(1, cores//jobs), log)
-    done = [records[n] for n in plan.params] + _earlier(plan, out)
+    earlier = set(plan.notebooks) - {*plan.params, *plan.skipped}
+    records |= {n: _record(out, n) for n in earlier}
+    done = [{k: v for k, v in records[n].items() if k != "inputs"} for n in plan.notebooks if records.get(n)]
     write_manifest(plan, out, done, versions())
     log(f"wrote {os.path.relpath(write_report(plan, out, done))}")
-    _check_complete(plan, out, records, log)
+    _check_complete(plan, out, done, log)
     return done
 
 # %% ../../nbs/papers/05_run.ipynb #50ebbfaf
