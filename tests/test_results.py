@@ -352,7 +352,7 @@ def test_a_run_with_other_parameters_that_was_cut_off_leaves_no_mixture(folder, 
     assert read_published(table).a.tolist() == [1]
 
 
-def test_done_is_told_by_content_not_by_time(folder, tmp_path):
+def test_done_is_decided_by_content_not_by_time(folder, tmp_path):
     "A touched file runs nothing; a damaged output, a changed input and a damaged record run their notebook again"
     out, plan = tmp_path/"out", load_plan("demo", "z_writer", folder)
     def again(): return not runner.run_one(load_plan("demo", "z_writer", folder), "z_writer", out).get("skipped")

@@ -56,7 +56,7 @@ def availability(profiles=None, # names; None: all
     return pd.DataFrame([dict(item=i["id"], title=i["title"], notebook=i["notebook"], **cells(i))
                          for i in load_items(folder=folder)])
 
-# %% ../../nbs/papers/03_items.ipynb #d409ebb1
+# %% ../../nbs/papers/03_items.ipynb #73e7cdcc
 def item_files(item, out) -> list: # paths relative to `out`
     "The tables and figures of an item: files named after it, with suffixes for parts"
     names = [item["id"], *(item.get("also") or [])]
@@ -66,7 +66,7 @@ def item_files(item, out) -> list: # paths relative to `out`
 def _table_problem(name, out, folder): # what is wrong with the counterpart of a published table; None: nothing
     if name not in list_published(folder): return f"published table {name} does not exist"
     f = Path(out)/"tables"/f"{name}.csv"
-    if not f.exists(): return f"no table {name} beside the published one"
+    if not f.exists(): return f"no table {name} next to the published one"
     t = read_published(f)
     if not {"published", "ours", "note"} <= set(t.columns):
         return f"table {name} stands without its published counterpart"

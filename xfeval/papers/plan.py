@@ -20,14 +20,14 @@ from ..data.datasets import datasets, list_datasets
 from ..models.store import list_models
 from .published import of_papers, papers_at
 
-# %% ../../nbs/papers/02_plan.ipynb #4f76b180
+# %% ../../nbs/papers/02_plan.ipynb #bbae86e8
 @dataclass(frozen=True)
 class ResultNotebook:
     "A notebook that makes tables and figures, as it declares itself"
     path: Path
     title: str
     defaults: dict  # its parameters
-    cost: str       # code that computes `rows`, `trainings` and `pace`; "" where nobody has counted
+    cost: str       # code that computes `rows`, `trainings` and `pace`; "" where it is not counted
     code: tuple     # all code cells
 
     @property
@@ -126,7 +126,7 @@ def check_parameters(given:dict, defaults:dict, where:str):
             if isinstance(default, (int, float)) and default >= 0 and value is not None and value < 0:
                 raise ValueError(f"{place} must not be negative, got {value!r}")
 
-# %% ../../nbs/papers/02_plan.ipynb #3f9c5a33
+# %% ../../nbs/papers/02_plan.ipynb #002f90ba
 @dataclass(frozen=True)
 class Plan:
     "A profile, resolved: the notebooks that run, with all that is known before they do"
@@ -136,6 +136,7 @@ class Plan:
     notebooks: dict   # {name: ResultNotebook}, all there are
     params: dict      # {name: parameters given} of the notebooks that run
     skipped: dict     # {name: why it is left out}
+    only: str = ""    # part of the names it was asked for
 
     def parameters(self, name) -> dict:
         "All parameters of a notebook, the given ones over its defaults"
@@ -155,7 +156,7 @@ class Plan:
             costs[name] = {k: scope.get(k) for k in ("rows", "trainings", "pace")}
         return costs
 
-# %% ../../nbs/papers/02_plan.ipynb #4217a04d
+# %% ../../nbs/papers/02_plan.ipynb #b77a033c
 def load_plan(profile:str="demo", # one of `list_profiles()`
               only:str="",        # part of a notebook's name
               folder=None,        # of the papers
@@ -174,7 +175,7 @@ def load_plan(profile:str="demo", # one of `list_profiles()`
         but = f" (profile {profile} leaves out {', '.join(skipped)})" if skipped else ""
         there = ", ".join(n for n in nbs if n not in skipped) or "none"
         raise ValueError(f"no result notebook's name contains {only!r}: there are {there}{but}")
-    return Plan(profile, papers_at(folder), spec, nbs, params, skipped)
+    return Plan(profile, papers_at(folder), spec, nbs, params, skipped, only)
 
 # %% ../../nbs/papers/02_plan.ipynb #1a3fc1f0
 def plan_table(plan:Plan) -> pd.DataFrame:
@@ -230,7 +231,7 @@ def resources(plan:Plan) -> dict: # plan, names, hours, disk, missing, rate
     disk = float(missing.gb.fillna(0).sum())
     return dict(plan=table, names=names, hours=hours, disk=disk, missing=missing, rate=rate)
 
-# %% ../../nbs/papers/02_plan.ipynb #3bf0baa2
+# %% ../../nbs/papers/02_plan.ipynb #f084b3bd
 def _amount(r): # the work of one notebook, or of all, in words
     if pd.isna(r["rows"]): return "not counted"
     parts = [f"about {int(r[k]):,} {k}" for k in ("rows", "trainings") if r[k]]
@@ -251,7 +252,7 @@ def resource_lines(plan:Plan): # lines of text
         yield f"  {x['notebook']}: {_amount(x)}" + (f", after {x['needs']}" if x["needs"] else "")
     total = r["plan"].drop(columns=["notebook", "needs"]).fillna(0).sum().to_dict()
     yield f"  in all {_amount(total)}" + (f", if one runs {r['rate']:,} rows a second" if r["rate"] else "")
-    yield from (f"  {nb}: not run, {why}" for nb, why in plan.skipped.items())
+    yield from (f"  {nb}: not run, {why}" for nb, why in plan.skipped.items() if plan.only in nb)
     if len(r["missing"]):
         yield f"  missing here, about {r['disk']:.1f} GB to fetch or make:"
         yield from _missing_lines(r["missing"])
