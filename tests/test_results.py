@@ -373,7 +373,8 @@ def test_a_changed_module_runs_what_imports_it(tmp_path, monkeypatch):
     files = {"__init__": "names = ('xfeval.a.late',)",
              "a/__init__": "", "a/one": "__all__ = ['f']\nfrom ..b import two",
              "a/late": "", "b/__init__": "", "b/two": "def g():\n    import xfeval.b.three", "b/three": "",
-             "c/__init__": "", "c/four": "from xfeval.a import f"}
+             "c/__init__": "", "c/four": "from xfeval.a import f",
+             "c/five": "for k in ('three', 'other'): import_module(f'xfeval.b.{k}')"}
     for name, text in files.items():
         (lib/name).parent.mkdir(parents=True, exist_ok=True)
         (lib/f"{name}.py").write_text(text)
@@ -382,6 +383,7 @@ def test_a_changed_module_runs_what_imports_it(tmp_path, monkeypatch):
     assert names("from xfeval.a import f") == {"one", "two", "three", "late"}
     assert names("import xfeval.b.two") == {"two", "three", "late"} and names("import numpy") == set()
     assert names("from xfeval.c import four") == {"four", "one", "two", "three", "late"}
+    assert names("from xfeval.c import five") == {"five", "three", "late"}
 
 
 def test_a_killed_run_goes_on_where_it_was(folder, tmp_path):

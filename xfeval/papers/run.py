@@ -18,7 +18,7 @@ from .plan import Plan, load_plan, resource_lines, strings_in
 from .published import papers_folder
 from .report import write_manifest, write_report
 
-# %% ../../nbs/papers/05_run.ipynb #ba7b0e2b
+# %% ../../nbs/papers/05_run.ipynb #ef8684f4
 _library = Path(xfeval.__file__).resolve().parent
 
 def _modules(): # {dotted name: path} of the library
@@ -27,12 +27,15 @@ def _modules(): # {dotted name: path} of the library
     return {dotted(p).removesuffix(".__init__"): p for p in files}
 
 def _imported(code, package): # dotted names of the library that a source mentions
-    for n in ast.walk(ast.parse(code)):
+    nodes = list(ast.walk(ast.parse(code)))
+    texts = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    for text in (t for t in texts if t.startswith("xfeval.")):
+        yield from (text + t for t in texts if t.isidentifier()) if text.endswith(".") else (text,)
+    for n in nodes:
         if isinstance(n, ast.Import): yield from (a.name for a in n.names)
         elif isinstance(n, ast.ImportFrom):
             above = package.split(".")[:len(package.split("."))-n.level+1] if n.level else []
             yield from (".".join([*above, *filter(None, [n.module]), a.name]) for a in n.names)
-        elif isinstance(n, ast.Constant) and str(n.value).startswith("xfeval."): yield n.value
 
 @functools.lru_cache(1000)
 def _facts_at(path, name, changed): # names that a module mentions, and those it makes public; `changed`: its time
@@ -41,7 +44,7 @@ def _facts_at(path, name, changed): # names that a module mentions, and those it
               if isinstance(n, ast.Assign) and getattr(n.targets[0], "id", "") == "__all__" and not is_package)
     return tuple(_imported(code, name if is_package else name.rpartition(".")[0])), next(public, ())
 
-# %% ../../nbs/papers/05_run.ipynb #aa3d1217
+# %% ../../nbs/papers/05_run.ipynb #dea2a06d
 def import_closure(code:str) -> list: # of paths
     "The files of the library that a source imports, directly or through others"
     modules = _modules()
@@ -53,8 +56,7 @@ def import_closure(code:str) -> list: # of paths
         base, rest = ".".join(parts[:at]), parts[at:]
         above = [".".join(parts[:k]) for k in range(1, at+1)]
         if not rest or not at or modules[base].name != "__init__.py": return above
-        if rest[0] in public: return [*above, public[rest[0]]]
-        return above if base == "xfeval" else [*above, *(m for m in modules if m.startswith(base + "."))]
+        return [*above, public[rest[0]]] if rest[0] in public else above
     found, new = set(), {m for name in _imported(code, "") for m in resolve(name)}
     while new:
         found |= new
