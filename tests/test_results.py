@@ -359,7 +359,8 @@ def test_done_is_decided_by_content_not_by_time(folder, tmp_path):
     assert again() and not again()
     for f in (out/"tables"/"z_writer_t.csv", plan.notebooks["z_writer"].path, bundled("README.md")): os.utime(f)
     assert not again()
-    for name, text in (("tables/z_writer_t.csv", "a"), ("notebooks/z_writer.html", ""), ("records/z_writer.stamp.json", "[]")):
+    for name, text in (("tables/z_writer_t.csv", "a"), ("notebooks/z_writer.html", ""),
+                       ("records/z_writer.stamp.json", "[]")):
         (out/name).write_text(text)
         assert again() and not again(), name
     (folder/"z"/"claims.yaml").write_text("[]")
