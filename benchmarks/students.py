@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from xfeval.truth.corpora import generate
-from xfeval.papers.run import load_profile, notebooks, run_one
+from xfeval.papers.plan import load_plan
+from xfeval.papers.run import run_one
 from xfeval.simulate.students import run_students, students
 from xfeval.simulate.train import Recipe
 
@@ -35,14 +36,14 @@ def ratios():
 
 def grid(profile):
     "Train every agent and student of a profile and say how long it took"
-    plan, nbs = load_profile(profile), notebooks()
+    plan = load_plan(profile)
     with tempfile.TemporaryDirectory() as out:
         def run(name):
-            r = run_one(name, nbs[name], plan[name], out)
+            r = run_one(plan, name, out)
             if "error" in r: raise SystemExit(f"{name}: {r['error']}")
             print(f"{name:25} {r['seconds']:.0f} s", flush=True)
         start = time.perf_counter()
-        with ThreadPoolExecutor(2) as pool: list(pool.map(run, [n for n in grid_notebooks if n in nbs]))
+        with ThreadPoolExecutor(2) as pool: list(pool.map(run, [n for n in grid_notebooks if n in plan.params]))
         seconds = time.perf_counter()-start
     print(f"{profile} grid, two notebooks at a time: {seconds:.0f} s (goal: at most {goal} s on 2 quiet cores)")
 

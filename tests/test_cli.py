@@ -5,7 +5,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from xfeval.apps.cli import app, checks, examine, pairs_of, table_text, to_instance
+from xfeval.apps.cli import app, checks, examine, pairs_of, to_instance
+from xfeval.apps.cli import table_text
 from xfeval.core.explanation import Explanation
 from xfeval.truth.tiny import new_tiny
 

@@ -266,21 +266,21 @@ def test_cache_names_are_hashes(tmp_path, model, clf):
 
 
 def test_results_that_cannot_be_written_are_one_line(tmp_path, capsys):
-    from xfeval.papers.run import main
+    from xfeval.papers.run import _main
     (tmp_path/"file").write_text("not a folder")
-    assert main(["--profile", "smoke", "--only", "ferret", "--out", str(tmp_path/"file"/"out")]) == 2
+    assert _main(["--profile", "smoke", "--only", "ferret", "--out", str(tmp_path/"file"/"out")]) == 2
     said = capsys.readouterr().err
     assert said.startswith("xfeval: ") and "file" in said and len(said.splitlines()) == 1
 
 
 def test_damaged_records_of_a_run_count_as_none(tmp_path):
-    from xfeval.papers.run import _earlier, _is_done
+    from xfeval.papers.run import _record
     (tmp_path/"records").mkdir()
-    for text in ("{", "", "\x00"):
+    for text in ("{", "", "\x00", "[]", "{}", '{"files": ["a.csv"]}'):
         (tmp_path/"records"/"a.stamp.json").write_text(text)
-        assert _is_done(tmp_path, "a", "s") is None and _earlier(tmp_path, ["a"], [], {}) == []
-    (tmp_path/"records"/"a.stamp.json").write_text(json.dumps(dict(stamp="s", files=["gone.csv"])))
-    assert _is_done(tmp_path, "a", "s") is None, "an output that was deleted is made again"
+        assert _record(tmp_path, "a") == {}
+    (tmp_path/"records"/"a.stamp.json").write_text(json.dumps(dict(stamp="s", files={"lost.csv": "0"})))
+    assert _record(tmp_path, "a") == {}, "an output that was deleted is made again"
 
 
 def test_damaged_scores_of_a_study_are_made_again(folder, tmp_path):

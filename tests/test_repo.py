@@ -88,10 +88,10 @@ def test_notebook_outputs_teach_and_nothing_else(path):
 
 
 def test_result_notebooks_have_one_parameters_cell():
-    from xfeval.papers.run import load_profile, notebooks, parameters, profiles
-    assert {"smoke", "demo"} <= set(profiles())
-    for p in notebooks().values(): assert {"profile", "out", "note", "seed"} <= set(parameters(p))
-    for name in profiles(): load_profile(name)
+    from xfeval.papers.plan import list_profiles, load_plan, notebooks
+    assert {"smoke", "demo"} <= set(list_profiles())
+    for nb in notebooks().values(): assert {"profile", "out", "note", "seed"} <= set(nb.defaults) and nb.cost
+    for name in list_profiles(): load_plan(name)
 
 
 def test_readme_is_the_index_notebook():

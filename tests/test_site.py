@@ -6,6 +6,7 @@ import nbformat
 import pytest
 
 from xfeval.apps import notebooks as nbs_, site as docs
+from xfeval.papers.plan import ResultNotebook
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULE = """__all__ = ['f', 'C', 'v']
@@ -108,8 +109,8 @@ def test_readme_map_names_every_result_notebook():
 
 def test_map_reads_calls_over_several_lines(tmp_path):
     code = 'res.table(df.merge(published("sun2025_table01")),\n          "sun2025_table09")\nother("sun2025_table77")'
-    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)]), tmp_path/"x.ipynb")
-    assert nbs_._written_by(tmp_path/"x.ipynb", "sun2025_x", set()) == ["sun2025_table09"]
+    notebook = ResultNotebook(tmp_path/"sun2025"/"x.ipynb", "", {}, "", (code,))
+    assert nbs_._written_by(notebook, set()) == ["sun2025_table09"]
 
 
 def test_map_lists_tables_and_figures_only(tmp_path, monkeypatch):
@@ -117,9 +118,9 @@ def test_map_lists_tables_and_figures_only(tmp_path, monkeypatch):
     for f in ("demo/tables/p_table01.csv", "demo/figures/p_figure01.png", "demo/claims/p_notebook.csv"):
         (tmp_path/"figures"/f).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path/"figures"/f).write_text("")
-    small_notebook(tmp_path/"x.ipynb", "'p_table01', 'p_figure01', 'p_notebook'")
+    notebook = ResultNotebook(tmp_path/"p"/"x.ipynb", "", {}, "", ("'p_table01', 'p_figure01', 'p_notebook'",))
     monkeypatch.setattr(nbs_, "root", tmp_path)
-    monkeypatch.setattr(nbs_, "notebooks", lambda folder=None: dict(p_x=tmp_path/"x.ipynb"))
+    monkeypatch.setattr(nbs_, "notebooks", lambda folder=None: dict(p_x=notebook))
     assert nbs_.result_map()[0]["outputs"] == ["p_table01", "p_figure01"]
 
 

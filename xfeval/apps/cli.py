@@ -203,8 +203,8 @@ def _shelf(what):
         return list_metrics(), ("name", "direction", "range", "kinds", "cost", "description")
     if what == "models": return _model_cards(), ("name", "task", "labels", "max_length", "data")
     import pandas as pd
-    from xfeval.papers.run import notebooks, profiles
-    rows = [dict(name=p, notebooks=len(notebooks())) for p in profiles()]
+    from xfeval.papers.plan import list_profiles, notebooks
+    rows = [dict(name=p, notebooks=len(notebooks())) for p in list_profiles()]
     return pd.DataFrame(rows, columns=["name", "notebooks"]), None
 
 # %% ../../nbs/apps/00_cli.ipynb #0668c1e7
@@ -471,7 +471,7 @@ def results(profile:_opt(str, "smoke, demo, laptop or paper.")="demo",
     if jobs < 0: raise ValueError(f"--jobs must not be negative, got {jobs}")
     if out is not None and out.exists() and not out.is_dir():
         raise ValueError(f"cannot write to {out}: it is not a folder")
-    records = run(profile, only, out, jobs, dry, say=lambda text: _say(quiet and not dry, text))
+    records = run(profile, only, out, jobs, dry, log=lambda text: _say(quiet and not dry, text))
     if as_json:
         shown = [{k: v for k, v in r.items() if k != "log"} for r in records]
         print(json.dumps(shown, indent=1, default=str))

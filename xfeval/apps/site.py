@@ -12,10 +12,9 @@ from pathlib import Path
 
 import nbformat
 
-from .notebooks import (execute_all, has_directive, keep_results, visible_code, write_readme)
+from .notebooks import (execute_all, has_directive, keep_results, root, visible_code, write_readme)
 from ..core.utils import write_whole
-from ..papers.published import root
-from ..papers.run import notebooks
+from ..papers.plan import notebooks
 
 # %% ../../nbs/apps/04_site.ipynb #fafaf598
 def clean_notebook(path):
@@ -40,7 +39,7 @@ def _ran(path, name):
 
 def _copy_notebooks(src):
     "All notebooks below the folder `src`, in the repository's own tree"
-    results = {p: name for name, p in notebooks().items()}
+    results = {n.path: n.name for n in notebooks().values()}
     for p in sorted((root/"nbs").rglob("*.ipynb")):
         if ".ipynb_checkpoints" in p.parts or p.name in ("index.ipynb", "explorer.ipynb"): continue
         nb = clean_notebook(_ran(p, results[p]) if p in results else p)
