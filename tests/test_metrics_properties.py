@@ -14,7 +14,7 @@ from xfeval.core.game import Query, as_query, run_game
 from xfeval.core.explanation import Explanation
 from xfeval.core.text import Gold, Instance
 from xfeval.metrics.base import (Context, average_precision, check_metric_options, direction, keep, metric_options,
-                                 metrics, result_rows, score, share_count)
+                                 metric_value, metrics, result_rows, share_count)
 from xfeval.metrics.erasure import aopc, erasure_curve
 from xfeval.metrics.plausibility import corpus_f1, pr_area
 from xfeval.metrics.diagnosticity import corrupt_rationale, diagnosticity, rationale_explanation
@@ -73,13 +73,13 @@ def test_default_absence(name, absent): assert metric_options(name)["absent"] ==
 
 def test_unknown_names_and_options_are_refused():
     ctx = tokens([1., 2.])
-    with pytest.raises(ValueError, match="did you mean 'absent'"): score("deletion", ctx, game(0), abset="mask")
-    with pytest.raises(ValueError, match="did you mean 'deletion'"): score("delection", ctx, game(0))
+    with pytest.raises(ValueError, match="did you mean 'absent'"): metric_value("deletion", ctx, game(0), abset="mask")
+    with pytest.raises(ValueError, match="did you mean 'deletion'"): metric_value("delection", ctx, game(0))
     for name, bad in (("taucorr_loo", dict(correlation="kendal")), ("aopc_sufficiency", dict(percent_of="al")),
                       ("eraser_sufficiency", dict(divisor="men")), ("soft_sufficiency", dict(perturb="bernouli")),
                       ("soft_sufficiency", dict(scaling="min-max")), ("deletion", dict(absent="masked")),
                       ("infidelity", dict(normalise=True)), ("soft_sufficiency", dict(n_draws=0))):
-        with pytest.raises(ValueError): score(name, ctx, game(0), **bad)
+        with pytest.raises(ValueError): metric_value(name, ctx, game(0), **bad)
     with pytest.raises(ValueError, match="must be a span explanation"): Context(ctx.ex, reference=ctx.ex)
 
 def test_missing_scores_survive_copies():
@@ -134,16 +134,16 @@ def test_reasons_are_the_right_ones():
     x = text(4)
     empty, none = tokens([1, 2, 3, 4.], gold=Gold(tokens=())), tokens([1, 2, 3, 4.])
     for m in ("token_iou", "token_f1", "auprc", "map_plausibility", "token_agreement"):
-        assert note_of(score(m, empty)) == "empty gold" and note_of(score(m, none)) == "no gold"
-    assert note_of(score("taucorr_loo", tokens([2.]*4), game(1))) == "constant scores"
-    assert note_of(score("taucorr_loo", tokens([2.]), game(1))) == "one word"
-    assert note_of(score("corr", tokens([1., 2, 3]), lambda r: np.ones(len(r)))) == "constant leave-one-out drops"
+        assert note_of(metric_value(m, empty)) == "empty gold" and note_of(metric_value(m, none)) == "no gold"
+    assert note_of(metric_value("taucorr_loo", tokens([2.]*4), game(1))) == "constant scores"
+    assert note_of(metric_value("taucorr_loo", tokens([2.]), game(1))) == "one word"
+    assert note_of(metric_value("corr", tokens([1., 2, 3]), lambda r: np.ones(len(r)))) == "constant leave-one-out drops"
     nothing = Context(Explanation(x, "token", [], []))
     for m in ("aopc_comprehensiveness", "deletion", "soft_sufficiency", "comprehensiveness",
               "unified_comprehensiveness"):
-        assert note_of(score(m, nothing, game(1))) == "empty explanation"
-    assert note_of(score("deletion", Context(none.ex, players=[]), game(1))) == "no visible word"
-    assert {note_of(v) for v in score("normalised_curve", nothing, game(1)).values()} == {"empty explanation"}
+        assert note_of(metric_value(m, nothing, game(1))) == "empty explanation"
+    assert note_of(metric_value("deletion", Context(none.ex, players=[]), game(1))) == "no visible word"
+    assert {note_of(v) for v in metric_value("normalised_curve", nothing, game(1)).values()} == {"empty explanation"}
 
 # average precision and areas against the libraries
 @fast
@@ -168,11 +168,11 @@ def test_correlations_are_scipys(s, seed):
     n, v = len(s), game(seed)
     drops = v(np.ones((1, n)))[0] - v(1-np.eye(n))
     loo = np.round(drops, 6)
-    if n < 2 or np.ptp(s) == 0 or np.ptp(loo) == 0: assert math.isnan(score("taucorr_loo", tokens(s), v)); return
-    assert math.isclose(score("taucorr_loo", tokens(s), v), kendalltau(s, loo).statistic, abs_tol=1e-9)
-    assert math.isclose(score("taucorr_loo", tokens(s), v, correlation="spearman"), spearmanr(s, loo).statistic,
+    if n < 2 or np.ptp(s) == 0 or np.ptp(loo) == 0: assert math.isnan(metric_value("taucorr_loo", tokens(s), v)); return
+    assert math.isclose(metric_value("taucorr_loo", tokens(s), v), kendalltau(s, loo).statistic, abs_tol=1e-9)
+    assert math.isclose(metric_value("taucorr_loo", tokens(s), v, correlation="spearman"), spearmanr(s, loo).statistic,
                         abs_tol=1e-9)
-    assert math.isclose(score("corr", tokens(s), v), pearsonr(s, drops).statistic, abs_tol=1e-9)
+    assert math.isclose(metric_value("corr", tokens(s), v), pearsonr(s, drops).statistic, abs_tol=1e-9)
 
 # invariances
 RANK_ONLY = ("aopc_comprehensiveness", "aopc_sufficiency", "taucorr_loo", "eraser_comprehensiveness",
@@ -203,7 +203,7 @@ def test_scale_does_not_count(s, seed, c):
 
 def test_linear_correlation_does_not_round_scores():
     s = np.array([-.75, 1., 0.])
-    assert math.isclose(score("corr", tokens(s), game(0)), score("corr", tokens(s*.15625), game(0)), abs_tol=1e-12)
+    assert math.isclose(metric_value("corr", tokens(s), game(0)), metric_value("corr", tokens(s*.15625), game(0)), abs_tol=1e-12)
 
 @fast
 @given(score_list, seeds)
@@ -216,7 +216,7 @@ def test_order_of_words_does_not_count(s, seed):
     def moved(rows): return v(np.asarray(rows)[:, np.argsort(perm)])
     for name in ("aopc_comprehensiveness", "aopc_sufficiency", "taucorr_loo", "eraser_sufficiency", "deletion",
                  "normalised_comprehensiveness", "soft_sufficiency"):
-        a, b = score(name, tokens(s), v), score(name, tokens(s[perm]), moved)
+        a, b = metric_value(name, tokens(s), v), metric_value(name, tokens(s[perm]), moved)
         assert math.isnan(a) and math.isnan(b) or math.isclose(a, b, abs_tol=1e-9), name
 
 @fast
@@ -224,8 +224,8 @@ def test_order_of_words_does_not_count(s, seed):
 def test_whole_text_as_rationale(s, seed):
     v, n = game(seed), len(s)
     full, empty = v(np.ones((1, n)))[0], v(np.zeros((1, n)))[0]
-    assert math.isclose(score("comprehensiveness", tokens(s), v, share=1.), full-empty, abs_tol=1e-12)
-    assert abs(score("sufficiency", tokens(s), v, share=1.)) < 1e-12
+    assert math.isclose(metric_value("comprehensiveness", tokens(s), v, share=1.), full-empty, abs_tol=1e-12)
+    assert abs(metric_value("sufficiency", tokens(s), v, share=1.)) < 1e-12
     x, p = run_game(erasure_curve(tokens(s), "deletion", None), v)
     y, q = run_game(erasure_curve(tokens(s), "insertion", None), v)
     assert x.tolist() == y.tolist()
@@ -235,12 +235,12 @@ def test_rationale_longer_than_the_text():
     assert share_count(1, .5) == 1 and share_count(3, 1.) == 3
     ctx = replace(tokens([3., 2, 1]), theta=(2, 5, 9))
     assert budgets(ctx) == (2, 3, 3) and len(matched_sets(ctx)[-1]) == 3
-    assert score("token_iou", tokens([3., 2, 1], gold=Gold(tokens={0})), k=50) == 1/3
+    assert metric_value("token_iou", tokens([3., 2, 1], gold=Gold(tokens={0})), k=50) == 1/3
     two = Instance.from_words([["a"], ["b"]])
     short = Context(Explanation(two, "pair", [(0, 1)], [1.]), theta=(2,), players=[0, 1])
-    assert note_of(score("unified_comprehensiveness", short, game(1, True), k=1)) == ""
+    assert note_of(metric_value("unified_comprehensiveness", short, game(1, True), k=1)) == ""
     four = Instance.from_words([["a", "c"], ["b", "d"]])
-    assert note_of(score("unified_comprehensiveness", Context(Explanation(four, "pair", [(0, 2)], [1.]), theta=(3,)),
+    assert note_of(metric_value("unified_comprehensiveness", Context(Explanation(four, "pair", [(0, 2)], [1.]), theta=(3,)),
                          game(1, True), k=1)) == "explanation shorter than the budget"
 
 # meaning
@@ -252,7 +252,7 @@ def test_true_weights_beat_reversed_ones():
                  "eraser_sufficiency", "comprehensiveness", "sufficiency", "deletion", "insertion",
                  "normalised_sufficiency", "normalised_comprehensiveness", "soft_sufficiency",
                  "soft_comprehensiveness", "infidelity"):
-        a, b = score(name, good, v), score(name, bad, v)
+        a, b = metric_value(name, good, v), metric_value(name, bad, v)
         assert a > b if direction(name) == "higher" else a < b, name
 
 def test_pairs_and_spans_are_scored_flattened():
@@ -260,14 +260,14 @@ def test_pairs_and_spans_are_scored_flattened():
     pairs = Explanation(x, "pair", [(0, 2), (1, 3)], [.8, .3])
     def v(rows): return .1 + np.asarray(rows, float) @ np.array([.3, .1, .2, .05])
     for name in ("aopc_comprehensiveness", "eraser_sufficiency", "taucorr_loo", "soft_comprehensiveness", "deletion"):
-        assert math.isclose(score(name, Context(pairs), v), score(name, Context(pairs.flat()), v))
-        assert math.isclose(score(name, Context(pairs.flat()), v),
-                            score(name, Context(Explanation.from_scores(x, [.8, .3, .8, .3])), v))
+        assert math.isclose(metric_value(name, Context(pairs), v), metric_value(name, Context(pairs.flat()), v))
+        assert math.isclose(metric_value(name, Context(pairs.flat()), v),
+                            metric_value(name, Context(Explanation.from_scores(x, [.8, .3, .8, .3])), v))
 
 def test_words_the_model_cannot_see_have_no_column():
     ctx = replace(tokens([.1, .9, .5, .7]), players=np.array([0, 1, 2]))
     asked = []
-    score("comprehensiveness", ctx, lambda rows: asked.append(rows) or rows.mean(1), share=.4)
+    metric_value("comprehensiveness", ctx, lambda rows: asked.append(rows) or rows.mean(1), share=.4)
     assert asked[0].shape == (2, 3) and np.flatnonzero(~asked[0][1]).tolist() == [1]
 
 def test_captum_infidelity():
@@ -278,7 +278,7 @@ def test_captum_infidelity():
     ctx = replace(tokens([.5, -.1, .2, .3]), seed=5)
     asked = []
     def value(rows): asked.append(~rows[1:]); return f(torch.tensor(rows, dtype=torch.double)).numpy()
-    ours = {n: score("infidelity", ctx, value, n_samples=40, normalise=n) for n in ("none", "free")}
+    ours = {n: metric_value("infidelity", ctx, value, n_samples=40, normalise=n) for n in ("none", "free")}
     z = torch.tensor(asked[0], dtype=torch.double)
     for name, normalize in (("none", False), ("free", True)):
         theirs = captum.infidelity(f, lambda x: (z, x-z), torch.ones(1, 4, dtype=torch.double),
@@ -290,7 +290,7 @@ def test_captum_infidelity():
 def test_sensitivity():
     ctx = tokens([3., 4.])
     near = Explanation.from_scores(ctx.instance, [3., 3.])
-    assert score("sensitivity", replace(ctx, neighbours=(near, ctx.ex))) == dict(max=.2, mean=.1)
+    assert metric_value("sensitivity", replace(ctx, neighbours=(near, ctx.ex))) == dict(max=.2, mean=.1)
 
 def test_captum_sensitivity():
     torch = pytest.importorskip("torch")
@@ -303,12 +303,12 @@ def test_captum_sensitivity():
     theirs = captum.sensitivity_max(in_tuples, x, perturb_func=perturbed, n_perturb_samples=6)
     ctx = tokens(explained(x)[0].tolist())
     near = tuple(Explanation.from_scores(ctx.instance, e.tolist()) for e in explained(x + noise))
-    assert score("sensitivity", replace(ctx, neighbours=near))["max"] == pytest.approx(float(theirs), rel=1e-9)
+    assert metric_value("sensitivity", replace(ctx, neighbours=near))["max"] == pytest.approx(float(theirs), rel=1e-9)
 
 def test_decision_flip_stops_asking():
     rows = []
     def label(r): rows.extend(r.tobytes() for r in r); return np.where(r[:, 0], 1, 0)
-    assert score("decision_flip", tokens(np.arange(40, 0, -1.)), label) == dict(most_informative=1.,
+    assert metric_value("decision_flip", tokens(np.arange(40, 0, -1.)), label) == dict(most_informative=1.,
                                                                                 share_removed=1/40)
     assert len(rows) <= 5
 
@@ -338,7 +338,7 @@ def test_six_explanations_of_thirty_words(seed):
 def test_all_explanations_of_a_text_share_random_rows():
     asked = [[], []]
     for a, s in zip(asked, ([1., 2, 3, 4], [4., 3, 2, 1])):
-        score("infidelity", tokens(s), lambda r: a.append(r) or r.mean(1))
+        metric_value("infidelity", tokens(s), lambda r: a.append(r) or r.mean(1))
     assert (asked[0][0] == asked[1][0]).all()
     a, b = (next(metrics["soft_sufficiency"](Context(tokens(s).ex, seed=0))) for s in ([1., 2, 3], [3., 2, 1]))
     assert (a.rows == b.rows).all()
@@ -395,7 +395,7 @@ def test_a_metric_prefers_the_truth_more_the_more_is_spoilt():
     def v(rows): return .1 + np.asarray(rows, float) @ w
     def spoilt(grade, i):
         words = corrupt_rationale({2, 5, 7, 9}, 12, grade, np.random.default_rng(i))
-        return score("eraser_comprehensiveness", Context(rationale_explanation(text(12), words, i)), v)
+        return metric_value("eraser_comprehensiveness", Context(rationale_explanation(text(12), words, i)), v)
     scores = {g: [spoilt(g, i) for i in range(30)] for g in (0, .25, .5, 1)}
     d = [diagnosticity(scores[0], s, "half")["diagnosticity"] for s in scores.values()]
     assert d[0] == .5 and d == sorted(d) and d[-1] == 1

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['app', 'Version', 'Json', 'Quiet', 'Seed', 'Device', 'Hub', 'Count', 'Shelf', 'Texts', 'Methods', 'Kinds',
            'MethodOption', 'SpanOption', 'Explanations', 'Metrics', 'MetricOption', 'Langs', 'Host', 'checks',
-           'Commands', 'main', 'read_lines', 'to_instance', 'pairs_of', 'table_text', 'list_', 'explain', 'evaluate',
-           'results', 'export_exnli', 'explore', 'examine', 'doctor']
+           'Commands', 'main', 'read_lines', 'to_instance', 'pairs_of', 'table_text', 'list_', 'explain_texts',
+           'evaluate_explanations', 'results', 'export_dataset', 'explore', 'examine', 'doctor']
 
 # %% ../../nbs/apps/00_cli.ipynb #58e676ec
 import json, math, os, shutil, sys
@@ -328,8 +328,8 @@ MethodOption = Annotated[Optional[list[str]], typer.Option(
 SpanOption = Annotated[Optional[list[str]], typer.Option(
     "--span", metavar="NAME=VALUE", help="Option of the span search, e.g. search=contiguous; may be repeated.")]
 
-@app.command(epilog=_explain_examples)
-def explain(source:Texts="-",
+@app.command("explain", epilog=_explain_examples)
+def explain_texts(source:Texts="-",
             model:_opt(str, "A bundled model, a local folder, or a hub name with --hub.")="tiny-bert-nli",
             method:Methods=["shapley"],
             kind:Kinds=["token"],
@@ -420,8 +420,8 @@ Metrics = Annotated[list[str], typer.Option(
 MetricOption = Annotated[Optional[list[str]], typer.Option(
     "--option", "-o", metavar="METRIC.NAME=VALUE", help="Option of a metric; may be repeated.")]
 
-@app.command(epilog=_evaluate_examples)
-def evaluate(source:Explanations="-",
+@app.command("evaluate", epilog=_evaluate_examples)
+def evaluate_explanations(source:Explanations="-",
              model:_opt(Optional[str], "Model to ask; default: the one named in each line.")=None,
              metric:Metrics=["unified_comprehensiveness", "unified_sufficiency", "complexity"],
              option:MetricOption=None,
@@ -512,7 +512,7 @@ Langs = Annotated[Optional[str], typer.Option(
     metavar="LANG,LANG", help="Languages besides English; default: all of the data.")]
 
 @app.command("export-exnli", epilog=_export_examples)
-def export_exnli(data:_opt(str, "demo-xnli, controlled-xnli or xnli.")="demo-xnli",
+def export_dataset(data:_opt(str, "demo-xnli, controlled-xnli or xnli.")="demo-xnli",
                  model:_opt(str, "A bundled model or a local folder; it explains the English texts.")="minilm-nli",
                  aligner:_opt(str, "How words of two languages are linked.")="statistical",
                  out:_opt(Optional[Path], "Folder to make; default: exnli-<data>.")=None,

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['metrics', 'metric_pair', 'Context', 'keep', 'drop', 'erased', 'full_and_erased', 'ranked', 'importance', 'unusable',
            'own_seed', 'share_count', 'found_at_scores', 'average_precision', 'metric_options', 'check_metric_options',
-           'score', 'result_rows', 'direction']
+           'metric_value', 'result_rows', 'direction']
 
 # %% ../../nbs/metrics/00_base.ipynb #d1691daa
 import functools, inspect, math
@@ -148,7 +148,7 @@ def check_metric_options(name:str, options:dict) -> dict:
     return check_options(metrics[name], options, f"metric {name!r}")
 
 # %% ../../nbs/metrics/00_base.ipynb #8a08c03a
-def score(metric,    # a registered name, or a function
+def metric_value(metric,    # a registered name, or a function
           ctx:Context,
           value=None,# function from rows to values, for metrics that ask
           **options):

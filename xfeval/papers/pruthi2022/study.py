@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['paper_methods', 'with_steps', 'short_strategy', 'control_names', 'published_sizes', 'strategy_names', 'cohort_tests',
            'student_reviews', 'divide', 'teacher_explanations', 'paper_students', 'student_grid', 'student_table',
-           'rank_table', 'setting_names', 'tau_b', 'tau_table', 'mean_taus', 'control_explanations', 'human_table',
+           'rank_table', 'setting_names', 'tau_table', 'mean_taus', 'control_explanations', 'human_table',
            'human_rationales', 'on_part', 'cohort_table', 'compare_cohorts', 'published_study']
 
 # %% ../../../nbs/papers/pruthi2022/study.ipynb #55f9e9c0
@@ -23,6 +23,7 @@ from ..published import published
 from .rankings import average_ranks, gain_table, rank_tau
 from ...simulate.students import StudentConfig, block_order, random_words, run_students, trivial_words
 from ...simulate.train import Recipe
+from ...stats.correlation import tau_b
 from ...stats.intervals import resamples
 from ...truth.corpora import generate
 
@@ -147,12 +148,6 @@ def setting_names(runs:pd.DataFrame) -> pd.Series:
 def _ranks_of(values, higher=True):
     "Ranks along the first axis"
     return st.rankdata(-values.round(9) if higher else values.round(9), axis=0)
-
-def tau_b(a, b): # (methods, draws) -> (draws,)
-    "Kendall's tau-b of many pairs of rankings at once; missing where all tie"
-    A, B = (np.sign(v[:, None]-v[None]) for v in (a, b))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return (A*B).sum((0, 1))/np.sqrt(np.abs(A).sum((0, 1))*np.abs(B).sum((0, 1)))
 
 # %% ../../../nbs/papers/pruthi2022/study.ipynb #45fc2ff3
 def _correct(g, methods):
