@@ -1,8 +1,9 @@
 "Pictures: everything escaped, every script placed, files written, figures without warnings"
 from xfeval.view.text import (arcs_html, block_edges, blocks_of, compare_html, heatmap_html, highlight_html,
                               parallel_html, scene, to_svg, top_items)
-from xfeval.view.figures import (_measurer, colour_map, curve_table, drawable, plot_curves, plot_metric_table,
-                                 plot_properties, plot_spans, plot_tokens)
+from xfeval.metrics.curves import curve_table
+from xfeval.view.figures import (_measurer, colour_map, drawable, plot_curves, plot_metric_table, plot_properties, plot_spans,
+                                 plot_tokens)
 from xfeval.view.html import _dark, _light, _rgb, contrast, ink_on, negative, positive, shade, strongest
 import re, warnings
 from html.parser import HTMLParser
