@@ -13,8 +13,8 @@ import pandas as pd
 
 from ..core.explanation import Explanation
 from ..core.utils import check_choice
-from .html import control_characters, ink_on, negative, positive, shade, text_direction
-from .text import block_edges, blocks_of, colour_of, scene, size_of
+from .html import colour_of, control_characters, ink_on, negative, positive, shade, text_direction
+from .text import block_edges, blocks_of, scene, size_of
 
 # %% ../../nbs/view/02_figures.ipynb #04694d04
 _families = dict(ja=["Noto Sans CJK JP", "Noto Sans JP"], ko=["Noto Sans CJK KR", "Noto Sans KR"],
@@ -93,7 +93,7 @@ def _paint(sc, title, lang, ax=None, zoom=.72):
     for l in sc["links"]: _paint_link(ax, l, big, zoom)
     for w in sc["words"]:
         ax.add_patch(Rectangle((w.x-w.width/2, w.y-13), w.width, 26, fc="white", ec="none", alpha=.86, zorder=2))
-    for b in sorted(sc["boxes"], key=lambda b: -b.width*b.height): _paint_box(ax, b, big, linked)
+    for b in sc["boxes"]: _paint_box(ax, b, big, linked)
     for w in sc["words"]:
         ax.text(w.x, w.y, drawable(w.text, lang), fontsize=size_of*zoom, color="#1b1b1b", zorder=4, **kw)
     for l in sc["links"]:
