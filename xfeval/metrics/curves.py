@@ -17,7 +17,7 @@ from .erasure import erasure_curve
 
 # %% ../../nbs/metrics/07_curves.ipynb #b9e7fd7e
 def _curve_jobs(clf, explanations, steps, absent):
-    "((explanation, curve), what the engine has to run) of every curve"
+    "((explanation, curve), job for the engine) of every curve"
     for e in explanations:
         context = Context(e, players=clf.encode(e.instance).players)
         if unusable(context): continue
@@ -30,7 +30,7 @@ curve_columns = ["method", "kind", "curve", "instance", "share", "value"]
 
 def curve_table(clf,               # a `Classifier`
                 explanations,      # of any methods
-                steps:int=10,      # points besides the first
+                steps:int=10,      # points after the first
                 absent:str="mask",
                 engine=None) -> pd.DataFrame: # method, kind, curve, instance, share, value
     "Insertion and deletion curves of explanations at common shares of the text"

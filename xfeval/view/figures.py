@@ -165,9 +165,9 @@ _okabe = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#1b
 _marks, _dashes = "osD^vPX*", ["-", "--", "-.", ":"]
 _shares = dict(deletion="share of words removed", insertion="share of words inserted")
 
-def _needs(df, columns, what):
+def _check_columns(df, columns, figure):
     missing = [c for c in columns if c not in df]
-    if missing: raise ValueError(f"{what} needs the columns {', '.join(columns)}; missing are {', '.join(missing)}")
+    if missing: raise ValueError(f"{figure} needs the columns {', '.join(columns)}; missing are {', '.join(missing)}")
 
 def _named(df):
     "The method, with the kind where there are several"
@@ -191,11 +191,11 @@ def _mean_line(ax, df, i, name):
     ax.fill_between(g.index, low, high, color=colour, alpha=.15, lw=0)
 
 # %% ../../nbs/view/02_figures.ipynb #f1638fce
-def plot_curves(df:pd.DataFrame, # what `curve_table` makes
+def plot_curves(df:pd.DataFrame, # made by `metrics.curves.curve_table`
                 axes=None):
     "One panel per curve, one line per method: mean and 95 % interval over instances"
     import matplotlib.pyplot as plt
-    _needs(df, ("method", "curve", "share", "value"), "plot_curves")
+    _check_columns(df, ("method", "curve", "share", "value"), "plot_curves")
     df = df.assign(name=_named(df))
     curves, names = list(dict.fromkeys(df["curve"])), list(dict.fromkeys(df["name"]))
     if axes is None:
@@ -215,7 +215,7 @@ def plot_curves(df:pd.DataFrame, # what `curve_table` makes
 # %% ../../nbs/view/02_figures.ipynb #fcabb7ca
 _kind_names = dict(token="tokens", pair="token pairs", span="span pairs")
 
-def _better(direction_): return {"higher": " ↑", "lower": " ↓"}.get(direction_, "")
+def _better(direction): return {"higher": " ↑", "lower": " ↓"}.get(direction, "")
 
 def _lower(df):
     "Properties of which less is better"
@@ -298,7 +298,7 @@ def plot_properties(df:pd.DataFrame,  # kind, base, property, value; low, high, 
     "Properties of explanations by kind and technique"
     import matplotlib.pyplot as plt
     check_choice(style, ("bars", "radar"), "style of figure")
-    _needs(df, ("kind", "base", "property", "value"), "plot_properties")
+    _check_columns(df, ("kind", "base", "property", "value"), "plot_properties")
     if df.duplicated(["kind", "base", "property"]).any():
         raise ValueError("plot_properties needs one row per kind, base and property: average first")
     props, bases, kinds = (list(dict.fromkeys(df[c])) for c in ("property", "base", "kind"))
@@ -346,21 +346,21 @@ def _write_cells(ax, V, U, differs, digits, colour):
                 color="#1b1b1b" if missing else ink_on(colour(U[i, j])), fontweight="bold" if best else "normal")
 
 # %% ../../nbs/view/02_figures.ipynb #3f1763cc
-def plot_metric_table(df:pd.DataFrame, # what `evaluate` makes
+def plot_metric_table(df:pd.DataFrame, # made by `evaluate`
                       digits:int=3, ax=None):
     "Mean of every metric for every method as a coloured table"
     import matplotlib.pyplot as plt
-    _needs(df, ("method", "metric", "value"), "plot_metric_table")
-    means, way = _mean_table(df)
+    _check_columns(df, ("method", "metric", "value"), "plot_metric_table")
+    means, directions = _mean_table(df)
     V = means.to_numpy(float)
-    U, differs = _goodness(V, [way.get(c) == "lower" for c in means.columns])
+    U, differs = _goodness(V, [directions.get(c) == "lower" for c in means.columns])
     if ax is None:
         _, ax = plt.subplots(figsize=(1.6+1.25*V.shape[1], 1.3+.36*V.shape[0]), layout="constrained")
     cmap = plt.get_cmap("Blues").with_extremes(bad="#eeeeee")
     def strength(u): return .05+.75*u
     ax.imshow(np.ma.masked_invalid(strength(U)), cmap=cmap, vmin=0, vmax=1, aspect="auto")
     _write_cells(ax, V, U, differs, digits, lambda u: cmap(strength(u)))
-    def head(c): return "\n".join(w for line in c.split("\n") for w in _wrapped(line)) + _better(way.get(c))
+    def head(c): return "\n".join(w for line in c.split("\n") for w in _wrapped(line)) + _better(directions.get(c))
     ax.set_xticks(range(V.shape[1]), [head(c) for c in means.columns], fontsize=8, **_words_in("en"))
     ax.set_yticks(range(V.shape[0]), means.index, fontsize=9, parse_math=False)
     ax.xaxis.tick_top()

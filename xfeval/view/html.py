@@ -56,7 +56,7 @@ def escaped(text) -> str: # safe as text and inside an attribute
     "`text` made safe for HTML and SVG"
     return html.escape(control_characters.sub("\ufffd", str(text)), quote=True)
 
-def text_direction(lang:str) -> str: # rtl, or auto: the browser looks at the first letter
+def text_direction(lang:str) -> str: # rtl, or auto: the browser decides by the first letter
     "Which way a language is written, as an HTML attribute"
     return "rtl" if lang.split("-")[0].lower() in rtl else "auto"
 

@@ -19,14 +19,14 @@ from .text import arcs_html, heatmap_html, highlight_html, to_svg
 pictures = ("auto", "highlight", "arcs", "heatmap")
 
 def _choose(ex, how):
-    "`auto` is what suits the kind"
+    "The picture that suits the kind, where it is `auto`"
     check_choice(how, pictures, "picture")
     if how != "auto": return how
     return "highlight" if ex.kind == "token" else "arcs"
 
 @renderers("html")
 def explanation_html(ex:Explanation,
-                     how:str="auto",   # highlight, arcs or heatmap; auto: what suits the kind
+                     how:str="auto",   # highlight, arcs or heatmap; auto: the one that suits the kind
                      whole:bool=False, # a whole document instead of a fragment
                      **options) -> str: # HTML
     "The explanation as self-contained HTML"

@@ -19,7 +19,7 @@ from .html import from_template, html_fragment, shade, text_direction
 
 # %% ../../nbs/view/01_text.ipynb #d6d77468
 def _pieces(x, part, scores, scale, title=None):
-    "Words with a score as (text, classes, opacity, hover text), what is between them as (text,)"
+    "Words with a score as (text, classes, opacity, hover text), the text between them as (text,)"
     text, at, out = x.texts[part], 0, []
     for i, (begin, end) in enumerate(x.offsets[part], sum(x.sizes[:part])):
         if (score := scores.get(i)) is None: continue
