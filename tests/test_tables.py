@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from xfeval.papers.published import list_published, published
+from xfeval.view.html import contrast, document_style, page, stylesheet
 from xfeval.view.tables import latex_escape, markdown_escape, number_class, read_csv, table, write_csv
 
 PLAIN = pd.DataFrame(dict(method=["shapley", "lime_50%", "random"], MAP=[.5, .25, np.nan], n=[100, 100, 0]))
@@ -132,6 +133,21 @@ def test_csv_keeps_numbers_and_missing(tmp_path):
     assert write_csv(df, tmp_path/"a.csv") == text == (tmp_path/"a.csv").read_text()
     back = read_csv(tmp_path/"a.csv")
     assert back["a"].isna().tolist() == [False, True, False] and back["b"].isna().tolist() == [False, True, False]
+
+
+# ---------------------------------------------------------------- pages
+
+def test_a_page_of_tables_has_one_style_and_fetches_nothing():
+    text = page(table(PLAIN, "html"), "<tables>", styled=True)
+    assert text.count("<style>") == 1 and stylesheet in text and document_style in text and "&lt;tables&gt;" in text
+    assert text.startswith("<!doctype html>") and '<body class="xf document"><table>' in text
+    assert not re.search(r"(src|href)=|url\(|@import|https?://", text)
+    assert "document" not in page("<p></p>") and "document" not in stylesheet
+
+
+def test_marked_cells_can_be_read():
+    inks = re.findall(r"background:(#[0-9a-f]{6})", document_style)
+    assert len(inks) == 5 and all(contrast("#1b1b1b", c) >= 4.5 for c in inks)
 
 
 # ---------------------------------------------------------------- refusals
