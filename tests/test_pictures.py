@@ -1,9 +1,10 @@
 "Pictures: everything escaped, every script placed, files written, figures without warnings"
 from xfeval.view.text import (arcs_html, block_edges, blocks_of, compare_html, heatmap_html, highlight_html,
                               parallel_html, scene, to_svg, top_items)
-from xfeval.view.figures import (_measurer, colour_map, curve_table, drawable, plot_curves, plot_metric_table,
-                                 plot_properties, plot_spans, plot_tokens)
-from xfeval.view.html import _dark, _light, _rgb, contrast, ink_on, negative, positive, shade, strongest
+from xfeval.metrics.curves import curve_table
+from xfeval.view.figures import (_measurer, colour_map, drawable, plot_curves, plot_metric_table, plot_properties, plot_spans,
+                                 plot_tokens)
+from xfeval.view.html import _rgb, contrast, ink_on, negative, positive, shade, strongest, stylesheet
 import re, warnings
 from html.parser import HTMLParser
 from xml.dom import minidom
@@ -19,6 +20,7 @@ import matplotlib.pyplot as plt
 from xfeval.core.explanation import Explanation
 from xfeval.core.text import Gold, Instance
 
+_light, _dark = re.findall(r"(--fg:.*?--dash:[\d,]+)", stylesheet)[:2]
 HOSTILE = ['<script>alert("x & y")</script> costs $5 & $x^{', "'quoted' <img src=x onerror=alert(1)> \x07 \U0001F600"]
 TEXTS = dict(en=["A man plays the violin on a corner.", "Nobody is making music."],
              zh=["一个戴草帽的男人在街角拉小提琴。", "有人正在户外演奏乐器。"],
