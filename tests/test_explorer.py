@@ -9,7 +9,7 @@ from xfeval.apps import explorer as E
 from xfeval.core.explanation import Explanation
 from xfeval.view.html import contrast
 
-FIRST = E.Wish(texts=E.offered("controlled-nli")[0].texts, data="controlled-nli", method="occlusion")
+FIRST = E.Request(texts=E.offered("controlled-nli")[0].texts, data="controlled-nli", method="occlusion")
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_code_makes_the_same_result(session, kind, method, other):
 
 
 def test_code_for_own_text_quotes_it(session):
-    w = E.Wish(texts=('He said "no" \\ and \'left\'.', "A man\nleft."), method="occlusion")
+    w = E.Request(texts=('He said "no" \\ and \'left\'.', "A man\nleft."), method="occlusion")
     space = {}
     exec(E.code_for(w).replace("for e in ex: e.show()", ""), space)
     assert space["x"].texts == w.texts
@@ -59,7 +59,7 @@ def test_code_for_own_text_quotes_it(session):
 def test_perturbed_rows_are_what_the_model_says(session):
     a = session.answer(replace(FIRST, k=2))
     t, e = a.tables[0], a.explanations[0]
-    clf = session.engine(a.wish.model).clf
+    clf = session.engine(a.request.model).clf
     enc = clf.encode(e.instance)
     row = np.isin(enc.players, [i for i in range(e.instance.n_words) if i not in e.T(2)])
     import torch
@@ -90,15 +90,15 @@ def test_exports(session):
     a = session.answer(replace(FIRST, other="random"))
     d = json.loads(json.dumps(E.answer_json(a)))
     assert [Explanation.from_dict(e).method for e in d["explanations"]] == ["occlusion", "random"]
-    assert d["wish"]["k"] == 3 and len(d["perturbed"]) == 2 and d["metrics"][0]["metric"]
+    assert d["request"]["k"] == 3 and len(d["perturbed"]) == 2 and d["metrics"][0]["metric"]
     page = E.answer_html(a)
     assert page.startswith("<!doctype html>") and "load_model(" in page and not re.search(r'(?:src|href)="http', page)
 
 
 def test_hostile_text_stays_text(session):
-    a = session.answer(E.Wish(texts=('<img src=x onerror=alert(1)> "q"', "</pre><script>1</script>"),
+    a = session.answer(E.Request(texts=('<img src=x onerror=alert(1)> "q"', "</pre><script>1</script>"),
                               method="occlusion", other="random"))
-    for page in (E.answer_html(a), E.code_html(a.wish), E.prediction_html(a),
+    for page in (E.answer_html(a), E.code_html(a.request), E.prediction_html(a),
                  E.perturbed_html(a.instance, a.tables[0], a.explanations[0].target)):
         assert "<img" not in page and "<script" not in page and page.count("</pre>") <= 1
 
@@ -153,7 +153,7 @@ def test_surprises_are_messages_too(app, monkeypatch):
 
 
 def test_newest_wish_wins_and_cancel_stops(session, monkeypatch):
-    "With a loop, work is done by another thread, a newer wish drops the older one, and cancel ends it"
+    "With a loop, work is done by another thread, a newer request drops the older one, and cancel ends it"
     real, started, release, seen = session.answer, threading.Event(), threading.Event(), []
     def slow(w, stop=None):
         seen.append(w.texts[1])
@@ -171,7 +171,7 @@ def test_newest_wish_wins_and_cancel_stops(session, monkeypatch):
         spinning, enabled = app.status.value, not app.stop.disabled
         app.w["second"].value = "A quick man sleeps."
         while app._tasks: await asyncio.gather(*app._tasks)
-        newest = app.answered.wish.texts[1]
+        newest = app.answered.request.texts[1]
         started.clear()
         app.w["second"].value = "Another slow man sleeps."
         while not started.is_set(): await asyncio.sleep(.01)
@@ -185,9 +185,9 @@ def test_newest_wish_wins_and_cancel_stops(session, monkeypatch):
 
 def test_start_comes_from_the_environment(monkeypatch):
     monkeypatch.setenv("XFEVAL_EXPLORER", json.dumps(dict(method="attention", kind="span", texts=["a", "b"])))
-    assert E.first_wish() == E.Wish(method="attention", kind="span", texts=("a", "b"))
+    assert E.first_request() == E.Request(method="attention", kind="span", texts=("a", "b"))
     monkeypatch.setenv("XFEVAL_EXPLORER", json.dumps(dict(methd="attention")))
-    with pytest.raises(ValueError, match="did you mean 'method'"): E.first_wish()
+    with pytest.raises(ValueError, match="did you mean 'method'"): E.first_request()
 
 
 def test_messages_can_be_read():

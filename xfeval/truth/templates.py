@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['word_lists', 'pick', 'draw', 'shuffled', 'chance', 'fill', 'plain', 'written', 'marked_runs', 'linked', 'truth',
-           'assemble', 'seen', 'hidden', 'marked', 'table', 'summary']
+           'assemble', 'seen', 'hidden', 'marked', 'corpus_table', 'corpus_summary']
 
 # %% ../../nbs/truth/04_templates.ipynb #4f2923d7
 import json
@@ -169,7 +169,7 @@ def marked(instance:Instance, # any instance
     return " || ".join(parts)
 
 # %% ../../nbs/truth/04_templates.ipynb #61d073dc
-def table(instances):
+def corpus_table(instances):
     "The texts of instances as a table, with the rationale in brackets"
     rows = []
     for x in instances:
@@ -179,7 +179,7 @@ def table(instances):
     return pd.DataFrame(rows).style.hide().set_table_styles([left])
 
 # %% ../../nbs/truth/04_templates.ipynb #ad4711fc
-def summary(instances):
+def corpus_summary(instances):
     "Labels, kinds of reason, lengths and vocabulary of a corpus"
     sizes = np.array([x.sizes for x in instances])
     reasons = Counter(x.meta["reason"] for x in instances)
