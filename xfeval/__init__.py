@@ -1,6 +1,8 @@
 """Which explanation of my text classifier can I trust?"""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
+
+from . import _moved # former imports, with a warning
 
 _names = { # module: its public names
     "core.text": ("Instance", "Gold"),

@@ -1,19 +1,14 @@
 """How the rooms of the library open: what a room owns is imported when it is first asked for"""
-import functools, warnings
+import functools
 from importlib import import_module
 from pathlib import Path
 
 
 def room(package:str,  # `__name__` of the room
          *modules:str, # its modules, in reading order
-         moved=None,   # {old name: its successor}: names of the version before this one
         ): # a module's `__getattr__`
     "Looks a name up in the modules of a room"
     def find(name):
-        if moved and name in moved:
-            place, _, attribute = moved[name].rpartition(".")
-            warnings.warn(f"{package}.{name} is now {moved[name]}", DeprecationWarning, stacklevel=2)
-            return getattr(import_module(place), attribute)
         if not name.startswith("_"):
             for module in map(import_module, (f"{package}.{m}" for m in modules)):
                 if name in getattr(module, "__all__", ()): return getattr(module, name)

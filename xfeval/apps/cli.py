@@ -16,7 +16,7 @@ from typing import Annotated, Optional
 import typer
 from typer.core import TyperGroup
 
-# %% ../../nbs/apps/00_cli.ipynb #5d864052
+# %% ../../nbs/apps/00_cli.ipynb #239f0844
 def _one_line(e): return " ".join(str(e).split()) or type(e).__name__
 
 def _complain(text): print(f"xfeval: {text}", file=sys.stderr)
@@ -31,7 +31,7 @@ def _explain_mistake(e):
     if not isinstance(e, (ValueError, OSError)): raise e
     _complain(_one_line(e))
 
-# %% ../../nbs/apps/00_cli.ipynb #de60f19a
+# %% ../../nbs/apps/00_cli.ipynb #984118d0
 class Commands(TyperGroup):
     "A group of commands that explains mistakes in one line"
     def main(self, *args, standalone_mode=True, **kw):
@@ -52,7 +52,7 @@ app = typer.Typer(cls=Commands, pretty_exceptions_enable=False, rich_markup_mode
                   help="Which explanation of my text classifier can I trust? "
                        "Explain predictions, score explanations, and re-run published results.")
 
-# %% ../../nbs/apps/00_cli.ipynb #ca515b4c
+# %% ../../nbs/apps/00_cli.ipynb #acd01cbf
 Version = Annotated[bool, typer.Option("--version", help="Print the version and stop.")]
 
 @app.callback(invoke_without_command=True)
@@ -67,7 +67,7 @@ def main():
     "The entry point"
     app(prog_name="xfeval")
 
-# %% ../../nbs/apps/00_cli.ipynb #1fd019ea
+# %% ../../nbs/apps/00_cli.ipynb #ec954ba3
 def _raw(source):
     "The name of a source for messages, and its bytes"
     if source != "-":
@@ -85,7 +85,7 @@ def _value(line):
     if isinstance(value, dict): return value
     raise ValueError(f'expected an object like {{"parts": [...]}}, got {type(value).__name__}')
 
-# %% ../../nbs/apps/00_cli.ipynb #1685e97a
+# %% ../../nbs/apps/00_cli.ipynb #acfe9616
 def read_lines(source:str="-") -> list: # (line number, value)
     "The JSON values of a file, or of standard input for `-`"
     (name, raw), out = _raw(source), []
@@ -96,7 +96,7 @@ def read_lines(source:str="-") -> list: # (line number, value)
     if not out: raise ValueError(f"{name} is empty: expected one JSON object per line")
     return out
 
-# %% ../../nbs/apps/00_cli.ipynb #b8d590f4
+# %% ../../nbs/apps/00_cli.ipynb #ce0857c6
 def to_instance(d:dict):
     "An `Instance` from one line"
     from xfeval.core.text import Instance
@@ -116,7 +116,7 @@ def to_instance(d:dict):
         kw[k] = str(kw[k])
     return Instance.from_text(given, **kw) if "parts" in d else Instance.from_words(given, **kw)
 
-# %% ../../nbs/apps/00_cli.ipynb #2d70266e
+# %% ../../nbs/apps/00_cli.ipynb #1f064cee
 def _each(lines, make, source):
     "`make` for every line; the line number goes into the message"
     out = []
@@ -181,7 +181,7 @@ Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:0, mps.")]
 Hub = Annotated[bool, typer.Option("--hub", help="Allow fetching the model from the hub.")]
 Count = Annotated[Optional[int], typer.Option("-n", "--n", help="At most so many instances.")]
 
-# %% ../../nbs/apps/00_cli.ipynb #138ef683
+# %% ../../nbs/apps/00_cli.ipynb #36d047dd
 _shelves = ("datasets", "methods", "metrics", "models", "profiles")
 
 def _model_cards():
@@ -194,7 +194,7 @@ def _model_cards():
         cards.append(dict(card, name=name, labels=", ".join(card.get("labels", ()))))
     return pd.DataFrame(cards, columns=None if cards else ["name", "labels"])
 
-# %% ../../nbs/apps/00_cli.ipynb #0db563f9
+# %% ../../nbs/apps/00_cli.ipynb #bfd6e059
 def _shelf(what):
     "A table, and the columns that people see of it"
     if what == "datasets":
@@ -228,7 +228,7 @@ def list_(what:Shelf="", as_json:Json=False):
         return _print_table(df, as_json, columns)
     _print_table(pd.DataFrame([dict(list=s, entries=len(_shelf(s)[0])) for s in _shelves]), as_json)
 
-# %% ../../nbs/apps/00_cli.ipynb #91809ac1
+# %% ../../nbs/apps/00_cli.ipynb #44e83d76
 def _check_methods(methods_, kinds_):
     "Names are checked before a model is loaded"
     from xfeval.core.utils import check_choice
@@ -245,7 +245,7 @@ def _check_not_folder(*paths):
     for p in paths:
         if p is not None and p.is_dir(): raise ValueError(f"cannot write to {p}: it is a folder")
 
-# %% ../../nbs/apps/00_cli.ipynb #fa98391b
+# %% ../../nbs/apps/00_cli.ipynb #472d4516
 def _instances(source, data, split, n, lang):
     if data:
         if source != "-": raise ValueError(f"give a file ({source}) or --data {data}, not both")
@@ -265,7 +265,7 @@ def _device(device):
         raise ValueError(f"device {device!r} cannot be used: {_one_line(e).split('.')[0]}") from None
     return device
 
-# %% ../../nbs/apps/00_cli.ipynb #21afa8c5
+# %% ../../nbs/apps/00_cli.ipynb #af5e3579
 def _load(name, device, hub, quiet):
     "A classifier and its engine, which shows progress where somebody looks"
     from xfeval.engine.run import Engine
@@ -279,7 +279,7 @@ def _load(name, device, hub, quiet):
     engine.progress = not quiet and sys.stderr.isatty()
     return clf, engine
 
-# %% ../../nbs/apps/00_cli.ipynb #d5cb432f
+# %% ../../nbs/apps/00_cli.ipynb #a92c0c1d
 def _with_options(call, given):
     "`call()`; where it breaks on a value of the wrong type that the user gave, the message says so"
     try: return call()
@@ -300,7 +300,7 @@ def _write(text, out):
     from xfeval.core.utils import write_whole
     write_whole(out, text)
 
-# %% ../../nbs/apps/00_cli.ipynb #1c9a2ab3
+# %% ../../nbs/apps/00_cli.ipynb #ef608560
 def _page(found, path):
     "A page with the pictures; several explanations of one instance stand in one table"
     from xfeval.core.utils import write_whole
@@ -311,7 +311,7 @@ def _page(found, path):
     pictures = [g[0].to_html() if len(g) == 1 else compare_html(g) for g in groups.values()]
     write_whole(path, page("".join(pictures), "Explanations"))
 
-# %% ../../nbs/apps/00_cli.ipynb #be120083
+# %% ../../nbs/apps/00_cli.ipynb #7cbed186
 _spoken_for = ("clf", "data", "method", "kind", "target", "output", "absent", "seed", "engine", "span")
 
 def _method_options(given):
@@ -332,7 +332,7 @@ Texts = Annotated[str, typer.Argument(
 Methods = Annotated[list[str], typer.Option(
     metavar="NAME", help="Method, see `xfeval list methods`; may be repeated.")]
 
-# %% ../../nbs/apps/00_cli.ipynb #105a6215
+# %% ../../nbs/apps/00_cli.ipynb #3033d50f
 Kinds = Annotated[list[str], typer.Option(
     metavar="KIND", help="token, pair, span or combined; may be repeated.")]
 
@@ -342,7 +342,7 @@ MethodOption = Annotated[Optional[list[str]], typer.Option(
 SpanOption = Annotated[Optional[list[str]], typer.Option(
     "--span", metavar="NAME=VALUE", help="Option of the span search, e.g. search=contiguous; may be repeated.")]
 
-# %% ../../nbs/apps/00_cli.ipynb #9fbaaecd
+# %% ../../nbs/apps/00_cli.ipynb #1d2b50b8
 @app.command("explain", epilog=_explain_examples)
 def explain_texts(source:Texts="-",
             model:_opt(str, "A bundled model, a local folder, or a hub name with --hub.")="tiny-bert-nli",
@@ -380,10 +380,10 @@ def explain_texts(source:Texts="-",
     _say(quiet, f"{_count(len(found), 'explanation')} of {_count(len(instances), 'instance')} "
                 f"with {clf.name}: {engine.stats['run']} model rows")
 
-# %% ../../nbs/apps/00_cli.ipynb #3ee207f6
+# %% ../../nbs/apps/00_cli.ipynb #207ecee7
 def _count(n, thing): return f"{n} {thing}" + "s"*(n != 1)
 
-# %% ../../nbs/apps/00_cli.ipynb #b7a95634
+# %% ../../nbs/apps/00_cli.ipynb #ef68cac4
 def _metric_options(metrics_, given):
     "`metric.name=value` as {metric: options}"
     from xfeval.core.utils import check_choice
@@ -397,7 +397,7 @@ def _metric_options(metrics_, given):
     for m, o in out.items(): check_metric_options(m, o)
     return out
 
-# %% ../../nbs/apps/00_cli.ipynb #fd9ea1f6
+# %% ../../nbs/apps/00_cli.ipynb #1e06fd66
 def _by_model(explanations, model):
     "Explanations grouped by the model to ask"
     groups = {}
@@ -412,7 +412,7 @@ def _by_model(explanations, model):
 def _print_rows(df, as_json, many):
     _print_table(df, as_json, [*many, "instance", "method", "kind", "metric", "part", "value", "direction", "note"])
 
-# %% ../../nbs/apps/00_cli.ipynb #c99730e7
+# %% ../../nbs/apps/00_cli.ipynb #9e80e375
 def _print_means(df, as_json, many):
     "Columns that would be empty are left out"
     from xfeval.board.summarise import summarise
@@ -425,7 +425,7 @@ def _print_means(df, as_json, many):
     columns = ["method", "kind", "metric", *part, "mean", *interval, "n", "direction", *reasons]
     _print_table(means, as_json, [*many, *columns])
 
-# %% ../../nbs/apps/00_cli.ipynb #6e932d58
+# %% ../../nbs/apps/00_cli.ipynb #896e3957
 _evaluate_examples = _examples(
     "xfeval explain pairs.jsonl | xfeval evaluate",
     "xfeval evaluate explanations.jsonl --metric unified_comprehensiveness --metric complexity --json",
@@ -440,7 +440,7 @@ Metrics = Annotated[list[str], typer.Option(
 MetricOption = Annotated[Optional[list[str]], typer.Option(
     "--option", "-o", metavar="METRIC.NAME=VALUE", help="Option of a metric; may be repeated.")]
 
-# %% ../../nbs/apps/00_cli.ipynb #f5956334
+# %% ../../nbs/apps/00_cli.ipynb #b8ce6d19
 @app.command("evaluate", epilog=_evaluate_examples)
 def evaluate_explanations(source:Explanations="-",
              model:_opt(Optional[str], "Model to ask; default: the one named in each line.")=None,
@@ -475,11 +475,11 @@ def evaluate_explanations(source:Explanations="-",
     (_print_rows if rows else _print_means)(df, as_json, ["model"]*(len(groups) > 1))
     _say(quiet, f"{_count(len(found), 'explanation')} scored: {asked} model rows")
 
-# %% ../../nbs/apps/00_cli.ipynb #b9a9f3bc
+# %% ../../nbs/apps/00_cli.ipynb #886349af
 _results_examples = _examples("xfeval results --profile smoke", "xfeval results --profile demo --only sun2025 --dry",
                               "xfeval results --profile demo --jobs 2 --json")
 
-# %% ../../nbs/apps/00_cli.ipynb #1c48f87c
+# %% ../../nbs/apps/00_cli.ipynb #4371b7c8
 @app.command(epilog=_results_examples)
 def results(profile:_opt(str, "smoke, demo, laptop or paper.")="demo",
             only:_opt(str, "Only notebooks whose name contains this.")="",
@@ -501,7 +501,7 @@ def results(profile:_opt(str, "smoke, demo, laptop or paper.")="demo",
     for r in failed: _complain(f"{r['name']} failed: {_one_line(r['error'])}")
     if failed: raise typer.Exit(1)
 
-# %% ../../nbs/apps/00_cli.ipynb #c64e46f2
+# %% ../../nbs/apps/00_cli.ipynb #fac69bd0
 _export_examples = _examples(
     "xfeval export-exnli --data demo-xnli --model minilm-nli --out my-exnli",
     "xfeval export-exnli --data xnli --path ~/data --langs de,tr --n 100 --method shapley --out my-exnli --overwrite")
@@ -514,7 +514,7 @@ def _check_model(name):
     try: check_choice(name, list_models(), "model")
     except ValueError as e: raise ValueError(f"{e} (a local folder needs config.json)") from None
 
-# %% ../../nbs/apps/00_cli.ipynb #891b59c8
+# %% ../../nbs/apps/00_cli.ipynb #25a3a3be
 def _check_export(data, model, aligner, method, langs, path):
     "Every name of an export; the languages as a list, or None for all"
     from xfeval.core.utils import check_choice
@@ -530,11 +530,11 @@ def _check_export(data, model, aligner, method, langs, path):
     _check_model(model)
     return langs
 
-# %% ../../nbs/apps/00_cli.ipynb #38d57751
+# %% ../../nbs/apps/00_cli.ipynb #377143b4
 Langs = Annotated[Optional[str], typer.Option(
     metavar="LANG,LANG", help="Languages besides English; default: all of the data.")]
 
-# %% ../../nbs/apps/00_cli.ipynb #b43edb9b
+# %% ../../nbs/apps/00_cli.ipynb #485f1eb4
 @app.command("export-exnli", epilog=_export_examples)
 def export_dataset(data:_opt(str, "demo-xnli, controlled-xnli or xnli.")="demo-xnli",
                  model:_opt(str, "A bundled model or a local folder; it explains the English texts.")="minilm-nli",
@@ -580,7 +580,7 @@ def explore(model:_opt(str, "Model to start with: a bundled one or a local folde
     if dry: return print(" ".join(serve_command(port, host, browser, **start)[0]))
     if serve(port, host, browser, say=lambda text: _say(False, text), **start): raise typer.Exit(1)
 
-# %% ../../nbs/apps/00_cli.ipynb #3b0479a9
+# %% ../../nbs/apps/00_cli.ipynb #e640cf52
 def _check_python():
     ok = sys.version_info >= (3, 11)
     mend = "" if ok else "install Python 3.11 or newer, then `make setup`"
@@ -590,7 +590,7 @@ def _locked_versions(lock):
     lines = [l.split(";")[0].strip() for l in lock.read_text().splitlines() if "==" in l and not l.startswith("#")]
     return dict(l.split("==") for l in lines)
 
-# %% ../../nbs/apps/00_cli.ipynb #dcb8e609
+# %% ../../nbs/apps/00_cli.ipynb #558d448a
 def _check_packages():
     from importlib import metadata
     from xfeval.core.utils import bundled
@@ -612,7 +612,7 @@ def _check_packages():
     mend = "make setup, or pip install -r requirements.lock" if missing or other else ""
     return ("fail" if missing else "warn" if other else "ok"), text, mend
 
-# %% ../../nbs/apps/00_cli.ipynb #1146df61
+# %% ../../nbs/apps/00_cli.ipynb #a7d944b0
 def _check_devices():
     import torch
     names = [f"cuda:{i} {torch.cuda.get_device_name(i)}" for i in range(torch.cuda.device_count())]
@@ -633,7 +633,7 @@ def _check_cache():
     mend = "" if enough else "make room, or set HF_HOME to another disk"
     return ("ok" if enough else "warn"), f"hub cache {home} ({', '.join(facts)})", mend
 
-# %% ../../nbs/apps/00_cli.ipynb #f87cc684
+# %% ../../nbs/apps/00_cli.ipynb #ae1db347
 def _check_demo():
     from xfeval.core.utils import bundled
     needed = ("demo/demo_nli.jsonl", "published/sun2025_table03.csv", "controlled/en.json")
@@ -649,7 +649,7 @@ def _check_models():
     mend = "restore data/models (git checkout -- data/models), or set XFEVAL_HOME to the folder data/"
     return "fail", "no bundled models", mend
 
-# %% ../../nbs/apps/00_cli.ipynb #5937c433
+# %% ../../nbs/apps/00_cli.ipynb #63029ac8
 def _check_folders():
     from xfeval.core.utils import data_root
     from xfeval.data.datasets import list_datasets
@@ -664,7 +664,7 @@ def _check_folders():
     if found: return "ok", text, ""
     return "warn", text, "see `xfeval list datasets --json` for the files that are looked for"
 
-# %% ../../nbs/apps/00_cli.ipynb #5ce51c7b
+# %% ../../nbs/apps/00_cli.ipynb #a1c33277
 def _check_kernel():
     from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
     install = "-m ipykernel install --sys-prefix --name python3"
@@ -685,7 +685,7 @@ def _check_fonts():
     mend = "install the Noto fonts (Debian: apt install fonts-noto fonts-noto-cjk)"
     return "warn", f"PNG figures cannot draw {', '.join(lost)}", mend
 
-# %% ../../nbs/apps/00_cli.ipynb #077eb766
+# %% ../../nbs/apps/00_cli.ipynb #99de6f03
 checks = dict(python=_check_python, packages=_check_packages, devices=_check_devices, cache=_check_cache,
               data=_check_demo, models=_check_models, datasets=_check_folders, kernel=_check_kernel, fonts=_check_fonts)
 
@@ -698,7 +698,7 @@ def examine() -> list: # dictionaries with check, state, found, mend
         out.append(dict(check=name, state=state, found=found, mend=mend))
     return out
 
-# %% ../../nbs/apps/00_cli.ipynb #0e889e79
+# %% ../../nbs/apps/00_cli.ipynb #6166d333
 @app.command(epilog=_examples("xfeval doctor", "xfeval doctor --json"))
 def doctor(as_json:Json=False):
     "Check the installation, and say how to mend what is wrong. Exit code 1 when something must be mended."
