@@ -1,5 +1,5 @@
 """The shape of the house: which room may import which, nothing private is imported, no public name stands in two modules"""
-import ast, re
+import ast, json, re
 from pathlib import Path
 
 import pytest
@@ -96,3 +96,43 @@ def test_every_package_is_in_the_wheel():
     listed = tomllib.loads((ROOT/"pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     found = {".".join(p.parent.relative_to(ROOT).parts) for p in (ROOT/"xfeval").rglob("__init__.py")}
     assert set(listed) == found | {"xfeval_data"}
+
+
+def sources(path):
+    "The code cells of a notebook, or the whole of another file"
+    text = path.read_text(encoding="utf8")
+    if path.suffix != ".ipynb": return [text]
+    return ["".join(c["source"]) for c in json.loads(text)["cells"] if c["cell_type"] == "code"]
+
+
+def contributing(heading):
+    "The rows of the table under a heading of CONTRIBUTING.md"
+    part = (ROOT/"CONTRIBUTING.md").read_text(encoding="utf8").split(f"## {heading}\n")[1].split("\n## ")[0]
+    rows = [[c.strip() for c in l.strip("|").split("|")] for l in part.splitlines() if l.startswith("|")]
+    return rows[2:]
+
+
+def test_every_answer_of_where_a_line_lives_is_true():
+    answers = contributing("Where does a line live?")
+    assert len(answers) >= 10
+    for question, file, cell in answers:
+        path = ROOT/file.strip("`")
+        assert path.is_file(), question
+        name = re.match(r"`(\w+)`", cell)[1]
+        defines = rf"^(?:def|class) {name}\b|^{name}(?: =|:)|^\W*{name}:"
+        assert any(re.search(defines, s, re.M) for s in sources(path)), f"{question}: no {name} in {file}"
+
+
+def test_the_map_of_contributing_is_true():
+    rows = {r[0].strip("`"): tuple(re.findall(r"`(\w+)`", r[2])) for r in contributing("The map")}
+    assert rows == {room: tuple(allowed) for room, allowed in ROOMS.items()}
+    for room in ROOMS: assert (ROOT/"nbs"/room).is_dir() and (ROOT/"xfeval"/room/"__init__.py").is_file()
+
+
+def test_limits_of_size():
+    import size
+    rows = size.measured()
+    cells = [c for r in rows.values() for c in r["cells"]]
+    assert max(cells) <= size.LIMITS["cell"] and rows["all"]["over40"] == 0
+    assert sum(rows["all"]["cells"])/len(rows["all"]["cells"]) < size.LIMITS["mean"]
+    assert rows["all"]["lines"] <= size.LIMITS["all"] and rows["library"]["lines"] <= size.LIMITS["library"]
