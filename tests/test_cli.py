@@ -6,7 +6,7 @@ import torch
 from typer.testing import CliRunner
 
 from xfeval.apps.cli import app, checks, examine, pairs_of, to_instance
-from xfeval.apps.cli import table_text
+from xfeval.view.tables import table
 from xfeval.core.explanation import Explanation
 from xfeval.truth.tiny import new_tiny
 
@@ -266,11 +266,11 @@ def test_results_refuses_unknown_profiles():
 def test_doctor_says_how_to_mend(monkeypatch, tmp_path):
     found = {r["check"]: r for r in json.loads(run("doctor", "--json").stdout)}
     assert set(found) == set(checks) and found["python"]["state"] == "ok" and found["data"]["state"] == "ok"
-    assert all(r["mend"] for r in found.values() if r["state"] != "ok")
+    assert all(r["fix"] for r in found.values() if r["state"] != "ok")
     monkeypatch.setenv("XFEVAL_HOME", str(tmp_path))
     monkeypatch.delenv("XFEVAL_DATA", raising=False)
     r = run("doctor")
-    assert r.exit_code == 1 and "fail  data" in r.stdout and "mend: restore" in r.stdout
+    assert r.exit_code == 1 and "fail  data" in r.stdout and "fix: restore" in r.stdout
     assert {r["check"]: r["state"] for r in examine()}["datasets"] == "warn"
 
 def test_a_check_that_breaks_has_failed(monkeypatch):
@@ -293,10 +293,10 @@ def test_help_imports_nothing_heavy():
 def test_small_things():
     import pandas as pd
     assert pairs_of(["a=1", "b=x=y", "c=null"]) == dict(a=1, b="x=y", c=None)
-    assert table_text(pd.DataFrame([dict(a="x", b=1.5), dict(a="long", b=math.nan)])).splitlines() == ["a          b",
+    assert table(pd.DataFrame([dict(a="x", b=1.5), dict(a="long", b=math.nan)]), "text", digits=4).splitlines() == ["a          b",
                                                                                                        "x     1.5000",
                                                                                                        "long"]
-    assert all(len(l) <= 10 for l in table_text(pd.DataFrame([dict(a="x"*50)]), width=10).splitlines())
+    assert all(len(l) <= 10 for l in table(pd.DataFrame([dict(a="x"*50)]), "text", width=10).splitlines())
 
 def test_ctrl_c_is_one_line(monkeypatch):
     def interrupted(what): raise KeyboardInterrupt

@@ -15,8 +15,7 @@ from xfeval.data.datasets import datasets
 from xfeval.papers import claims as cl, items as it, run as runner
 from xfeval.papers.plan import (check_parameters, left_out, list_profiles, load_plan, notebooks, profile_spec,
                                 read_notebook, resources)
-from xfeval.papers.published import (Results, csv_text, html_table, latex, list_published, markdown, published,
-                                     read_published)
+from xfeval.papers.published import (Results, csv_text, list_published, published, render, read_published)
 from xfeval.papers.report import write_report
 
 KEYS = ["dataset", "model", "level", "explanation_type", "base"]
@@ -57,7 +56,7 @@ def test_missing_cells_say_why_and_undefined_cells_stay_empty():
     notes = b.df.set_index(KEYS).note
     assert set(notes[notes != ""]) == {"not available here: no gradients", "not available here: no model"}
     assert (b.df[b.df.published.isna()].note == "").all() and b.df.ours.isna().all()
-    for write in (markdown, html_table, latex): assert "not available here: no gradients" in write(b.grid())
+    for format in ("markdown", "html", "latex"): assert "not available here: no gradients" in b.render(format)
 
 
 def test_best_is_bold_for_both_and_in_the_right_direction():
@@ -91,7 +90,7 @@ def test_text_is_escaped():
                   notes="<script>alert(1)</script> & 5 %").titled("<b>caption</b>")
     assert "<script>" not in b._repr_html_()
     assert "<b>caption" not in b._repr_html_()
-    assert r"5 \%" in latex(b.grid())
+    assert r"5 \%" in b.render("latex")
 
 
 def test_every_text_claim_has_a_predicate_and_a_unique_id():

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['app', 'Version', 'Json', 'Quiet', 'Seed', 'Device', 'Hub', 'Count', 'Shelf', 'Texts', 'Methods', 'Kinds',
            'MethodOption', 'SpanOption', 'Explanations', 'Metrics', 'MetricOption', 'Langs', 'Host', 'checks',
-           'Commands', 'main', 'read_lines', 'to_instance', 'pairs_of', 'table_text', 'list_', 'explain_texts',
+           'Commands', 'main', 'read_lines', 'to_instance', 'pairs_of', 'list_', 'explain_texts',
            'evaluate_explanations', 'results', 'export_dataset', 'explore', 'examine', 'doctor']
 
 # %% ../../nbs/apps/00_cli.ipynb #58e676ec
@@ -16,7 +16,7 @@ from typing import Annotated, Optional
 import typer
 from typer.core import TyperGroup
 
-# %% ../../nbs/apps/00_cli.ipynb #239f0844
+# %% ../../nbs/apps/00_cli.ipynb #40fb6833
 def _one_line(e): return " ".join(str(e).split()) or type(e).__name__
 
 def _complain(text): print(f"xfeval: {text}", file=sys.stderr)
@@ -31,7 +31,7 @@ def _explain_mistake(e):
     if not isinstance(e, (ValueError, OSError)): raise e
     _complain(_one_line(e))
 
-# %% ../../nbs/apps/00_cli.ipynb #984118d0
+# %% ../../nbs/apps/00_cli.ipynb #5de31ed4
 class Commands(TyperGroup):
     "A group of commands that explains mistakes in one line"
     def main(self, *args, standalone_mode=True, **kw):
@@ -52,7 +52,7 @@ app = typer.Typer(cls=Commands, pretty_exceptions_enable=False, rich_markup_mode
                   help="Which explanation of my text classifier can I trust? "
                        "Explain predictions, score explanations, and re-run published results.")
 
-# %% ../../nbs/apps/00_cli.ipynb #acd01cbf
+# %% ../../nbs/apps/00_cli.ipynb #8d06ef4c
 Version = Annotated[bool, typer.Option("--version", help="Print the version and stop.")]
 
 @app.callback(invoke_without_command=True)
@@ -67,7 +67,7 @@ def main():
     "The entry point"
     app(prog_name="xfeval")
 
-# %% ../../nbs/apps/00_cli.ipynb #ec954ba3
+# %% ../../nbs/apps/00_cli.ipynb #b0e99827
 def _raw(source):
     "The name of a source for messages, and its bytes"
     if source != "-":
@@ -85,7 +85,7 @@ def _value(line):
     if isinstance(value, dict): return value
     raise ValueError(f'expected an object like {{"parts": [...]}}, got {type(value).__name__}')
 
-# %% ../../nbs/apps/00_cli.ipynb #acfe9616
+# %% ../../nbs/apps/00_cli.ipynb #a2cf9086
 def read_lines(source:str="-") -> list: # (line number, value)
     "The JSON values of a file, or of standard input for `-`"
     (name, raw), out = _raw(source), []
@@ -96,7 +96,7 @@ def read_lines(source:str="-") -> list: # (line number, value)
     if not out: raise ValueError(f"{name} is empty: expected one JSON object per line")
     return out
 
-# %% ../../nbs/apps/00_cli.ipynb #ce0857c6
+# %% ../../nbs/apps/00_cli.ipynb #f06da591
 def to_instance(d:dict):
     "An `Instance` from one line"
     from xfeval.core.text import Instance
@@ -116,7 +116,7 @@ def to_instance(d:dict):
         kw[k] = str(kw[k])
     return Instance.from_text(given, **kw) if "parts" in d else Instance.from_words(given, **kw)
 
-# %% ../../nbs/apps/00_cli.ipynb #1f064cee
+# %% ../../nbs/apps/00_cli.ipynb #5e80ef49
 def _each(lines, make, source):
     "`make` for every line; the line number goes into the message"
     out = []
@@ -138,27 +138,6 @@ def pairs_of(given) -> dict: # {name: value}
         except ValueError: out[k] = v
     return out
 
-# %% ../../nbs/apps/00_cli.ipynb #35532b0e
-def _is_number(v): return isinstance(v, (int, float)) and not isinstance(v, bool)
-
-def _cell(v, digits):
-    if v is None or (isinstance(v, float) and math.isnan(v)): return ""
-    return f"{v:.{digits}f}" if isinstance(v, float) else " ".join(str(v).split())
-
-def table_text(df,
-               width:int|None=None, # cut lines here; None: no limit
-               digits:int=4) -> str:
-    "A DataFrame as aligned text"
-    columns = []
-    for i, name in enumerate(df.columns):
-        values = df.iloc[:, i].tolist()
-        cells = [str(name), *(_cell(v, digits) for v in values)]
-        wide = max(map(len, cells))
-        right = bool(values) and all(map(_is_number, values))
-        columns.append([c.rjust(wide) if right else c.ljust(wide) for c in cells])
-    lines = ["  ".join(row).rstrip() for row in zip(*columns)]
-    return "\n".join(l if width is None or len(l) <= width else l[:width-3] + "..." for l in lines)
-
 # %% ../../nbs/apps/00_cli.ipynb #6cd4d060
 def _jsonable(v): # JSON has no NaN
     return None if isinstance(v, float) and not math.isfinite(v) else v
@@ -167,8 +146,9 @@ def _print_table(df, as_json, columns=None):
     if as_json:
         records = [{k: _jsonable(v) for k, v in r.items()} for r in df.to_dict("records")]
         return print(json.dumps(records, ensure_ascii=False, indent=1, default=str))
+    from xfeval.view.tables import table
     width = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else None
-    print(table_text(df[[c for c in columns if c in df]] if columns else df, width))
+    print(table(df[[c for c in columns if c in df]] if columns else df, "text", digits=4, width=width))
 
 def _opt(kind, help, *names):
     "The annotation of an option"
@@ -181,7 +161,7 @@ Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:0, mps.")]
 Hub = Annotated[bool, typer.Option("--hub", help="Allow fetching the model from the hub.")]
 Count = Annotated[Optional[int], typer.Option("-n", "--n", help="At most so many instances.")]
 
-# %% ../../nbs/apps/00_cli.ipynb #36d047dd
+# %% ../../nbs/apps/00_cli.ipynb #362de749
 _shelves = ("datasets", "methods", "metrics", "models", "profiles")
 
 def _model_cards():
@@ -194,7 +174,7 @@ def _model_cards():
         cards.append(dict(card, name=name, labels=", ".join(card.get("labels", ()))))
     return pd.DataFrame(cards, columns=None if cards else ["name", "labels"])
 
-# %% ../../nbs/apps/00_cli.ipynb #bfd6e059
+# %% ../../nbs/apps/00_cli.ipynb #259a3caf
 def _shelf(what):
     "A table, and the columns that people see of it"
     if what == "datasets":
@@ -228,7 +208,7 @@ def list_(what:Shelf="", as_json:Json=False):
         return _print_table(df, as_json, columns)
     _print_table(pd.DataFrame([dict(list=s, entries=len(_shelf(s)[0])) for s in _shelves]), as_json)
 
-# %% ../../nbs/apps/00_cli.ipynb #44e83d76
+# %% ../../nbs/apps/00_cli.ipynb #45197feb
 def _check_methods(methods_, kinds_):
     "Names are checked before a model is loaded"
     from xfeval.core.utils import check_choice
@@ -245,7 +225,7 @@ def _check_not_folder(*paths):
     for p in paths:
         if p is not None and p.is_dir(): raise ValueError(f"cannot write to {p}: it is a folder")
 
-# %% ../../nbs/apps/00_cli.ipynb #472d4516
+# %% ../../nbs/apps/00_cli.ipynb #32787e5c
 def _instances(source, data, split, n, lang):
     if data:
         if source != "-": raise ValueError(f"give a file ({source}) or --data {data}, not both")
@@ -265,7 +245,7 @@ def _device(device):
         raise ValueError(f"device {device!r} cannot be used: {_one_line(e).split('.')[0]}") from None
     return device
 
-# %% ../../nbs/apps/00_cli.ipynb #af5e3579
+# %% ../../nbs/apps/00_cli.ipynb #2df41143
 def _load(name, device, hub, quiet):
     "A classifier and its engine, which shows progress where somebody looks"
     from xfeval.engine.run import Engine
@@ -279,7 +259,7 @@ def _load(name, device, hub, quiet):
     engine.progress = not quiet and sys.stderr.isatty()
     return clf, engine
 
-# %% ../../nbs/apps/00_cli.ipynb #a92c0c1d
+# %% ../../nbs/apps/00_cli.ipynb #46978759
 def _with_options(call, given):
     "`call()`; where it breaks on a value of the wrong type that the user gave, the message says so"
     try: return call()
@@ -300,7 +280,7 @@ def _write(text, out):
     from xfeval.core.utils import write_whole
     write_whole(out, text)
 
-# %% ../../nbs/apps/00_cli.ipynb #ef608560
+# %% ../../nbs/apps/00_cli.ipynb #401c9288
 def _page(found, path):
     "A page with the pictures; several explanations of one instance stand in one table"
     from xfeval.core.utils import write_whole
@@ -311,7 +291,7 @@ def _page(found, path):
     pictures = [g[0].to_html() if len(g) == 1 else compare_html(g) for g in groups.values()]
     write_whole(path, page("".join(pictures), "Explanations"))
 
-# %% ../../nbs/apps/00_cli.ipynb #7cbed186
+# %% ../../nbs/apps/00_cli.ipynb #d07df479
 _spoken_for = ("clf", "data", "method", "kind", "target", "output", "absent", "seed", "engine", "span")
 
 def _method_options(given):
@@ -332,7 +312,7 @@ Texts = Annotated[str, typer.Argument(
 Methods = Annotated[list[str], typer.Option(
     metavar="NAME", help="Method, see `xfeval list methods`; may be repeated.")]
 
-# %% ../../nbs/apps/00_cli.ipynb #3033d50f
+# %% ../../nbs/apps/00_cli.ipynb #afb3a706
 Kinds = Annotated[list[str], typer.Option(
     metavar="KIND", help="token, pair, span or combined; may be repeated.")]
 
@@ -342,7 +322,7 @@ MethodOption = Annotated[Optional[list[str]], typer.Option(
 SpanOption = Annotated[Optional[list[str]], typer.Option(
     "--span", metavar="NAME=VALUE", help="Option of the span search, e.g. search=contiguous; may be repeated.")]
 
-# %% ../../nbs/apps/00_cli.ipynb #1d2b50b8
+# %% ../../nbs/apps/00_cli.ipynb #0e896795
 @app.command("explain", epilog=_explain_examples)
 def explain_texts(source:Texts="-",
             model:_opt(str, "A bundled model, a local folder, or a hub name with --hub.")="tiny-bert-nli",
@@ -380,10 +360,10 @@ def explain_texts(source:Texts="-",
     _say(quiet, f"{_count(len(found), 'explanation')} of {_count(len(instances), 'instance')} "
                 f"with {clf.name}: {engine.stats['run']} model rows")
 
-# %% ../../nbs/apps/00_cli.ipynb #207ecee7
+# %% ../../nbs/apps/00_cli.ipynb #a4f83799
 def _count(n, thing): return f"{n} {thing}" + "s"*(n != 1)
 
-# %% ../../nbs/apps/00_cli.ipynb #ef68cac4
+# %% ../../nbs/apps/00_cli.ipynb #bf15a9d4
 def _metric_options(metrics_, given):
     "`metric.name=value` as {metric: options}"
     from xfeval.core.utils import check_choice
@@ -397,7 +377,7 @@ def _metric_options(metrics_, given):
     for m, o in out.items(): check_metric_options(m, o)
     return out
 
-# %% ../../nbs/apps/00_cli.ipynb #1e06fd66
+# %% ../../nbs/apps/00_cli.ipynb #5edf646a
 def _by_model(explanations, model):
     "Explanations grouped by the model to ask"
     groups = {}
@@ -412,7 +392,7 @@ def _by_model(explanations, model):
 def _print_rows(df, as_json, many):
     _print_table(df, as_json, [*many, "instance", "method", "kind", "metric", "part", "value", "direction", "note"])
 
-# %% ../../nbs/apps/00_cli.ipynb #9e80e375
+# %% ../../nbs/apps/00_cli.ipynb #446682fe
 def _print_means(df, as_json, many):
     "Columns that would be empty are left out"
     from xfeval.board.summarise import summarise
@@ -425,7 +405,7 @@ def _print_means(df, as_json, many):
     columns = ["method", "kind", "metric", *part, "mean", *interval, "n", "direction", *reasons]
     _print_table(means, as_json, [*many, *columns])
 
-# %% ../../nbs/apps/00_cli.ipynb #896e3957
+# %% ../../nbs/apps/00_cli.ipynb #f960e98b
 _evaluate_examples = _examples(
     "xfeval explain pairs.jsonl | xfeval evaluate",
     "xfeval evaluate explanations.jsonl --metric unified_comprehensiveness --metric complexity --json",
@@ -440,7 +420,7 @@ Metrics = Annotated[list[str], typer.Option(
 MetricOption = Annotated[Optional[list[str]], typer.Option(
     "--option", "-o", metavar="METRIC.NAME=VALUE", help="Option of a metric; may be repeated.")]
 
-# %% ../../nbs/apps/00_cli.ipynb #b8ce6d19
+# %% ../../nbs/apps/00_cli.ipynb #083c3ce9
 @app.command("evaluate", epilog=_evaluate_examples)
 def evaluate_explanations(source:Explanations="-",
              model:_opt(Optional[str], "Model to ask; default: the one named in each line.")=None,
@@ -475,11 +455,11 @@ def evaluate_explanations(source:Explanations="-",
     (_print_rows if rows else _print_means)(df, as_json, ["model"]*(len(groups) > 1))
     _say(quiet, f"{_count(len(found), 'explanation')} scored: {asked} model rows")
 
-# %% ../../nbs/apps/00_cli.ipynb #886349af
+# %% ../../nbs/apps/00_cli.ipynb #f7b2b3b2
 _results_examples = _examples("xfeval results --profile smoke", "xfeval results --profile demo --only sun2025 --dry",
                               "xfeval results --profile demo --jobs 2 --json")
 
-# %% ../../nbs/apps/00_cli.ipynb #4371b7c8
+# %% ../../nbs/apps/00_cli.ipynb #f8036777
 @app.command(epilog=_results_examples)
 def results(profile:_opt(str, "smoke, demo, laptop or paper.")="demo",
             only:_opt(str, "Only notebooks whose name contains this.")="",
@@ -501,7 +481,7 @@ def results(profile:_opt(str, "smoke, demo, laptop or paper.")="demo",
     for r in failed: _complain(f"{r['name']} failed: {_one_line(r['error'])}")
     if failed: raise typer.Exit(1)
 
-# %% ../../nbs/apps/00_cli.ipynb #fac69bd0
+# %% ../../nbs/apps/00_cli.ipynb #4dbdc9fc
 _export_examples = _examples(
     "xfeval export-exnli --data demo-xnli --model minilm-nli --out my-exnli",
     "xfeval export-exnli --data xnli --path ~/data --langs de,tr --n 100 --method shapley --out my-exnli --overwrite")
@@ -514,7 +494,7 @@ def _check_model(name):
     try: check_choice(name, list_models(), "model")
     except ValueError as e: raise ValueError(f"{e} (a local folder needs config.json)") from None
 
-# %% ../../nbs/apps/00_cli.ipynb #25a3a3be
+# %% ../../nbs/apps/00_cli.ipynb #aba72eb8
 def _check_export(data, model, aligner, method, langs, path):
     "Every name of an export; the languages as a list, or None for all"
     from xfeval.core.utils import check_choice
@@ -530,11 +510,11 @@ def _check_export(data, model, aligner, method, langs, path):
     _check_model(model)
     return langs
 
-# %% ../../nbs/apps/00_cli.ipynb #377143b4
+# %% ../../nbs/apps/00_cli.ipynb #a1c8078f
 Langs = Annotated[Optional[str], typer.Option(
     metavar="LANG,LANG", help="Languages besides English; default: all of the data.")]
 
-# %% ../../nbs/apps/00_cli.ipynb #485f1eb4
+# %% ../../nbs/apps/00_cli.ipynb #b7cd6bdc
 @app.command("export-exnli", epilog=_export_examples)
 def export_dataset(data:_opt(str, "demo-xnli, controlled-xnli or xnli.")="demo-xnli",
                  model:_opt(str, "A bundled model or a local folder; it explains the English texts.")="minilm-nli",
@@ -580,17 +560,17 @@ def explore(model:_opt(str, "Model to start with: a bundled one or a local folde
     if dry: return print(" ".join(serve_command(port, host, browser, **start)[0]))
     if serve(port, host, browser, say=lambda text: _say(False, text), **start): raise typer.Exit(1)
 
-# %% ../../nbs/apps/00_cli.ipynb #e640cf52
+# %% ../../nbs/apps/00_cli.ipynb #a3cc1172
 def _check_python():
     ok = sys.version_info >= (3, 11)
-    mend = "" if ok else "install Python 3.11 or newer, then `make setup`"
-    return ("ok" if ok else "fail"), sys.version.split()[0], mend
+    fix = "" if ok else "install Python 3.11 or newer, then `make setup`"
+    return ("ok" if ok else "fail"), sys.version.split()[0], fix
 
 def _locked_versions(lock):
     lines = [l.split(";")[0].strip() for l in lock.read_text().splitlines() if "==" in l and not l.startswith("#")]
     return dict(l.split("==") for l in lines)
 
-# %% ../../nbs/apps/00_cli.ipynb #558d448a
+# %% ../../nbs/apps/00_cli.ipynb #1c7c74bb
 def _check_packages():
     from importlib import metadata
     from xfeval.core.utils import bundled
@@ -609,10 +589,10 @@ def _check_packages():
     text = f"{len(wanted)-len(missing)-len(other)} of {len(wanted)} as locked"
     if missing: text += f"; missing {', '.join(missing[:6])}"
     if other: text += f"; different {', '.join(other[:6])}"
-    mend = "make setup, or pip install -r requirements.lock" if missing or other else ""
-    return ("fail" if missing else "warn" if other else "ok"), text, mend
+    fix = "make setup, or pip install -r requirements.lock" if missing or other else ""
+    return ("fail" if missing else "warn" if other else "ok"), text, fix
 
-# %% ../../nbs/apps/00_cli.ipynb #a7d944b0
+# %% ../../nbs/apps/00_cli.ipynb #dee9c6e4
 def _check_devices():
     import torch
     names = [f"cuda:{i} {torch.cuda.get_device_name(i)}" for i in range(torch.cuda.device_count())]
@@ -630,26 +610,26 @@ def _check_cache():
     offline = os.environ.get("HF_HUB_OFFLINE", "") in ("1", "true", "TRUE", "ON", "YES")
     facts = ["exists" if home.exists() else "not yet made", f"{free:.0f} GB free", *["hub is switched off"]*offline]
     enough = free > 2
-    mend = "" if enough else "make room, or set HF_HOME to another disk"
-    return ("ok" if enough else "warn"), f"hub cache {home} ({', '.join(facts)})", mend
+    fix = "" if enough else "make room, or set HF_HOME to another disk"
+    return ("ok" if enough else "warn"), f"hub cache {home} ({', '.join(facts)})", fix
 
-# %% ../../nbs/apps/00_cli.ipynb #ae1db347
+# %% ../../nbs/apps/00_cli.ipynb #dedeaf87
 def _check_demo():
     from xfeval.core.utils import bundled
-    needed = ("demo/demo_nli.jsonl", "published/sun2025_table03.csv", "controlled/en.json")
+    needed = ("demo/demo_nli.jsonl", "datasets.yaml", "controlled/en.json")
     missing = [f for f in needed if not bundled(*f.split("/")).is_file()]
     if not missing: return "ok", f"bundled data in {bundled()}", ""
-    mend = "restore the folder data/ (git checkout -- data), or set XFEVAL_HOME to it"
-    return "fail", f"bundled data in {bundled()} misses {', '.join(missing)}", mend
+    fix = "restore the folder data/ (git checkout -- data), or set XFEVAL_HOME to it"
+    return "fail", f"bundled data in {bundled()} misses {', '.join(missing)}", fix
 
 def _check_models():
     from xfeval.models.store import list_models
     have = list_models()
     if have: return "ok", ", ".join(have), ""
-    mend = "restore data/models (git checkout -- data/models), or set XFEVAL_HOME to the folder data/"
-    return "fail", "no bundled models", mend
+    fix = "restore data/models (git checkout -- data/models), or set XFEVAL_HOME to the folder data/"
+    return "fail", "no bundled models", fix
 
-# %% ../../nbs/apps/00_cli.ipynb #63029ac8
+# %% ../../nbs/apps/00_cli.ipynb #a5d92115
 def _check_folders():
     from xfeval.core.utils import data_root
     from xfeval.data.datasets import list_datasets
@@ -664,7 +644,7 @@ def _check_folders():
     if found: return "ok", text, ""
     return "warn", text, "see `xfeval list datasets --json` for the files that are looked for"
 
-# %% ../../nbs/apps/00_cli.ipynb #a1c33277
+# %% ../../nbs/apps/00_cli.ipynb #c13fbaca
 def _check_kernel():
     from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
     install = "-m ipykernel install --sys-prefix --name python3"
@@ -673,8 +653,8 @@ def _check_kernel():
     exe, ours = spec.argv[0], sys.executable
     same = (not os.path.isabs(exe) or os.path.realpath(exe) == os.path.realpath(ours)
             or Path(exe).parent == Path(ours).parent)
-    mend = "" if same else f"it is another Python than this one: {ours} {install}"
-    return ("ok" if same else "warn"), f"kernel python3 runs {exe}", mend
+    fix = "" if same else f"it is another Python than this one: {ours} {install}"
+    return ("ok" if same else "warn"), f"kernel python3 runs {exe}", fix
 
 def _check_fonts():
     from xfeval.view.figures import charmap, fonts
@@ -682,31 +662,31 @@ def _check_fonts():
     have = [charmap(f) for f in fonts()]
     lost = [name for name, letter in samples.items() if not any(ord(letter) in h for h in have)]
     if not lost: return "ok", "letters of all scripts can be drawn", ""
-    mend = "install the Noto fonts (Debian: apt install fonts-noto fonts-noto-cjk)"
-    return "warn", f"PNG figures cannot draw {', '.join(lost)}", mend
+    fix = "install the Noto fonts (Debian: apt install fonts-noto fonts-noto-cjk)"
+    return "warn", f"PNG figures cannot draw {', '.join(lost)}", fix
 
-# %% ../../nbs/apps/00_cli.ipynb #99de6f03
+# %% ../../nbs/apps/00_cli.ipynb #039432a6
 checks = dict(python=_check_python, packages=_check_packages, devices=_check_devices, cache=_check_cache,
               data=_check_demo, models=_check_models, datasets=_check_folders, kernel=_check_kernel, fonts=_check_fonts)
 
-def examine() -> list: # dictionaries with check, state, found, mend
+def examine() -> list: # dictionaries with check, state, found, fix
     "The result of every check; one that breaks has failed"
     out = []
     for name, fn in checks.items():
-        try: state, found, mend = fn()
-        except Exception as e: state, found, mend = "fail", f"{type(e).__name__}: {_one_line(e)}", "make setup"
-        out.append(dict(check=name, state=state, found=found, mend=mend))
+        try: state, found, fix = fn()
+        except Exception as e: state, found, fix = "fail", f"{type(e).__name__}: {_one_line(e)}", "make setup"
+        out.append(dict(check=name, state=state, found=found, fix=fix))
     return out
 
-# %% ../../nbs/apps/00_cli.ipynb #6166d333
+# %% ../../nbs/apps/00_cli.ipynb #2888f3ec
 @app.command(epilog=_examples("xfeval doctor", "xfeval doctor --json"))
 def doctor(as_json:Json=False):
-    "Check the installation, and say how to mend what is wrong. Exit code 1 when something must be mended."
+    "Check the installation, and say how to fix what is wrong. Exit code 1 when something must be mended."
     found = examine()
     if as_json: print(json.dumps(found, ensure_ascii=False, indent=1))
     for r in found if not as_json else ():
         print(f"{r['state']:<5} {r['check']:<9} {r['found']}")
-        if r["mend"]: print(f"{'':<16}mend: {r['mend']}")
+        if r["fix"]: print(f"{'':<16}fix: {r['fix']}")
     if any(r["state"] == "fail" for r in found): raise typer.Exit(1)
 
 # %% ../../nbs/apps/00_cli.ipynb #6ddc21ee

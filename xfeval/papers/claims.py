@@ -15,8 +15,9 @@ import numpy as np
 import pandas as pd
 
 from ..core.utils import Registry, check_choice, write_whole
-from .published import (Grid, csv_text, html_table, list_published, markdown, of_papers, published,
-                                     read_published, unavailable)
+from .published import (csv_text, list_published, of_papers, published, read_published, text_class,
+                                     unavailable)
+from ..view import tables
 
 # %% ../../nbs/papers/01_claims.ipynb #e5227cc1
 @dataclass(frozen=True, eq=False)
@@ -36,12 +37,13 @@ class Comparison:
         "The same with a caption and a number of digits"
         return replace(self, caption=caption, digits=self.digits if digits is None else digits)
 
-    def grid(self) -> Grid:
-        "The texts that Markdown, LaTeX and HTML show"
-        return _grid(self)
+    def render(self, format:str="markdown") -> str: # markdown, latex or html
+        "The comparison as a table"
+        df, bold, notes = _frame(self)
+        return tables.table(df, format, self.caption, bold=bold, classes=text_class, notes=notes)
 
-    def _repr_html_(self): return html_table(self.grid())
-    def __repr__(self): return markdown(self.grid())
+    def _repr_html_(self): return self.render("html")
+    def __repr__(self): return self.render()
 
 # %% ../../nbs/papers/01_claims.ipynb #8b88b7b9
 def _bold(c): # {column: which rows hold the best number of their group}
@@ -77,19 +79,21 @@ def _count(ns): # one n, or from the smallest to the largest
     ns = sorted({int(n) for n in ns if pd.notna(n)})
     return " to ".join(dict.fromkeys(str(n) for n in ns[:1] + ns[-1:]))
 
-def _grid(c): # one row per key; the values of `across` side by side
+def _frame(c): # one row per key, the values of `across` side by side: texts, bold cells, footnotes
     cells, notes = _cells_of(c)
     d, keys, counted = c.df, [k for k in c.on if k != c.across], int(c.df.n.notna().any())
     shown, columns = [k for k in keys if k in _shown_keys(c)], list(dict.fromkeys(d[c.across])) if c.across else [""]
-    top = [("", 1)]*len(shown) + [(str(v), 2) for v in columns] + [("", 1)]*counted
-    head = [(k, 1) for k in shown] + [("published", 1), ("ours", 1)]*len(columns) + [("n", 1)]*counted
+    top = [""]*len(shown) + [str(v) for v in columns for _ in range(2)] + [""]*counted
+    head = shown + ["published", "ours"]*len(columns) + ["n"]*counted
     rows, empty = [], [("", False), ("", False)]
     for _, g in d.groupby(keys or np.zeros(len(d)), sort=False, dropna=False):
         at = dict(zip(g[c.across] if c.across else [""], g.index))
         texts = [(_word(g[k].iloc[0]), False) for k in shown]
         for v in columns: texts = texts + (cells[at[v]] if v in at else empty)
         rows.append(texts + [(_count(g.n), False)]*counted)
-    return Grid([top, head] if c.across else [head], rows, notes, c.caption)
+    names = pd.MultiIndex.from_arrays([top, head]) if c.across else head
+    texts, bold = ([[cell[k] for cell in r] for r in rows] for k in (0, 1))
+    return pd.DataFrame(texts, columns=names), bold, notes
 
 # %% ../../nbs/papers/01_claims.ipynb #cf314ff6
 def _reason(missing, row): # why the cell of a row is empty; "" where no reason is given

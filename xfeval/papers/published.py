@@ -4,14 +4,12 @@
 
 # %% auto #0
 __all__ = ['papers_folder', 'unavailable', 'papers_at', 'of_papers', 'read_published', 'csv_text', 'list_published', 'published',
-           'Grid', 'grid_of', 'markdown', 'latex', 'html_table', 'Results']
+           'text_class', 'render', 'Results']
 
 # %% ../../nbs/papers/00_published.ipynb #2f6bae1d
-import html, io, json, os, re
-from dataclasses import dataclass, replace
+import io, json, os, re
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import yaml
 
@@ -19,6 +17,7 @@ import xfeval
 from fastcore.basics import patch
 
 from ..core.utils import check_choice, write_whole
+from ..view import tables
 
 # %% ../../nbs/papers/00_published.ipynb #93039627
 papers_folder = Path(xfeval.__file__).resolve().parent.parent/"nbs"/"papers"
@@ -57,79 +56,18 @@ def published(name:str, folder=None) -> pd.DataFrame: # a tidy table
     files = _published_files(folder)
     return read_published(files[check_choice(name, files, "published table")])
 
-# %% ../../nbs/papers/00_published.ipynb #38f3aa27
-@dataclass(frozen=True)
-class Grid:
-    "A table as texts, ready to be written in any format"
-    head: list         # header rows of (text, number of columns)
-    rows: list         # rows of (text, bold)
-    notes: list = ()   # footnotes
-    caption: str = ""
-
-def _text(v, digits): # a cell as text
-    if v is None or v is pd.NA: return ""
-    if not isinstance(v, (float, np.floating)): return str(v)
-    return "" if np.isnan(v) else f"{v:.{digits}f}"
-
-def grid_of(table,         # a Grid or a DataFrame
-            digits:int=3,  # after the point
-            caption:str="",
-           ) -> Grid:
-    "A table as a grid"
-    if isinstance(table, Grid): return replace(table, caption=caption or table.caption)
-    rows = [[(_text(v, digits), False) for v in r] for r in table.itertuples(index=False)]
-    return Grid([[(str(c), 1) for c in table.columns]], rows, [], caption)
-
+# %% ../../nbs/papers/00_published.ipynb #539b52a2
 unavailable = "not available here"
 
-def _is_number(text): return bool(re.match(r"-?[\d.]+( |$)", text))
+def text_class(text) -> str: # n, gone or ""
+    "The class of an HTML cell that is given as text: a number, or a reason why there is none"
+    if re.match(r"-?[\d.]+( |$)", text): return "n"
+    return "gone" if text.startswith(unavailable) else ""
 
-# %% ../../nbs/papers/00_published.ipynb #6f481e99
-def markdown(table, digits:int=3, caption:str="") -> str: # a pipe table
-    "A table as Markdown"
-    g = grid_of(table, digits, caption)
-    heads = zip(*([t for t, width in h for _ in range(width)] for h in g.head))
-    rows = [[" ".join(filter(None, words)) for words in heads], ["---"]*len(g.rows[0] if g.rows else g.head[-1])]
-    rows += [[f"**{t}**" if bold else t for t, bold in r] for r in g.rows]
-    lines = ("| " + " | ".join(t.replace("|", r"\|").replace("\n", " ") for t in r) + " |" for r in rows)
-    parts = [g.caption, "\n".join(lines), "  \n".join(g.notes)]
-    return "\n\n".join(filter(None, parts)) + "\n"
-
-# %% ../../nbs/papers/00_published.ipynb #84877ab7
-_latex_words = {**{c: f"\\{c}" for c in "&%_#${}"},
-                "~": r"\textasciitilde{}", "^": r"\^{}", "\\": r"\textbackslash{}"}
-
-def _tex(t): return "".join(_latex_words.get(c, c) for c in t) # any text, safe inside a LaTeX table
-
-def _tex_head(text, width): return rf"\multicolumn{{{width}}}{{c}}{{{_tex(text)}}}" if width > 1 else _tex(text)
-
-def latex(table, digits:int=3, caption:str="") -> str: # a booktabs table
-    "A table as LaTeX, with booktabs rules"
-    g = grid_of(table, digits, caption)
-    columns = zip(*([t for t, _ in r] for r in g.rows)) if g.rows else [()]*len(g.head[-1])
-    align = "".join("r" if any(c) and all(_is_number(t) for t in c if t) else "l" for c in columns)
-    heads = [" & ".join(_tex_head(*c) for c in h) for h in g.head]
-    body = [" & ".join(rf"\textbf{{{_tex(t)}}}" if bold else _tex(t) for t, bold in r) for r in g.rows]
-    lines = [r"\begin{table}", rf"\caption{{{_tex(g.caption)}}}", rf"\begin{{tabular}}{{{align}}}", r"\toprule",
-             *(rf"  {h} \\" for h in heads), r"\midrule", *(rf"  {b} \\" for b in body), r"\bottomrule",
-             r"\end{tabular}", *(rf"\\ {{\footnotesize {_tex(n)}}}" for n in g.notes), r"\end{table}"]
-    return "\n".join(lines) + "\n"
-
-# %% ../../nbs/papers/00_published.ipynb #ba69bade
-def _cell(text, bold): # a cell of the body
-    shown = html.escape(text)
-    kind = ' class="n"' if _is_number(text) else ' class="gone"' if text.startswith(unavailable) else ""
-    return f"<td{kind}>{f'<b>{shown}</b>' if bold else shown}</td>"
-
-def html_table(table, digits:int=3, caption:str="") -> str: # a <table>, footnotes under it
-    "A table as HTML, every text escaped"
-    g = grid_of(table, digits, caption)
-    def span(width): return f' colspan="{width}"' if width > 1 else ""
-    top = f"<caption>{html.escape(g.caption)}</caption>" if g.caption else ""
-    heads = "".join(f"<tr>{''.join(f'<th{span(w)}>{html.escape(t)}</th>' for t, w in h)}</tr>" for h in g.head)
-    body = "\n".join(f"<tr>{''.join(_cell(*c) for c in r)}</tr>" for r in g.rows)
-    foot = "".join(f'<p class="foot">{html.escape(n)}</p>' for n in g.notes)
-    return f"<table>{top}<thead>{heads}</thead>\n<tbody>{body}</tbody></table>{foot}\n"
+def render(df, format:str="markdown", caption:str="", digits:int=3) -> str: # markdown, latex or html
+    "A DataFrame or a `Comparison` as a table"
+    if hasattr(df, "render"): return df.render(format)
+    return tables.table(df, format, caption, digits)
 
 # %% ../../nbs/papers/00_published.ipynb #1c5478f2
 def _check_name(name, what): # a name becomes a file name, and must not lead anywhere else
@@ -174,10 +112,9 @@ def table(self:Results,
     if self.note and caption: caption = f"{caption} ({self.note})"
     compared = hasattr(df, "titled")
     if compared: df = df.titled(caption, digits)
-    g = df.grid() if compared else grid_of(df, digits or 3, caption)
     self._put(f"tables/{name}.csv", csv_text(df.df if compared else df))
-    for ext, write in (("md", markdown), ("tex", latex), ("html", html_table)):
-        self._put(f"tables/{name}.{ext}", write(g))
+    for ext, format in (("md", "markdown"), ("tex", "latex"), ("html", "html")):
+        self._put(f"tables/{name}.{ext}", render(df, format, caption, digits or 3))
     if compared: self._put(f"ours/{name}.csv", csv_text(df.ours))
     return df
 

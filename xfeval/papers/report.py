@@ -16,7 +16,7 @@ from ..core.utils import write_whole
 from .claims import merge_claims
 from .items import availability, item_files, item_needs, load_items
 from .plan import Plan, needs_of
-from .published import csv_text, html_table, markdown, of_papers, papers_folder, read_published
+from .published import csv_text, of_papers, papers_folder, read_published, render
 
 # %% ../../nbs/papers/04_report.ipynb #e58468fe
 def _number_of(id, short=False): # sun2025_table03 -> Table 3, or T3; "" where an item has no number
@@ -29,9 +29,9 @@ def _shown(path, out): # a table or picture, as the templates show it
     if f.suffix == ".png": return dict(path=path, stem=f.stem, image=True)
     page, text = (Path(out)/"tables"/f"{f.stem}.{ext}" for ext in ("html", "md"))
     table = None if page.exists() and text.exists() else read_published(Path(out)/path)
-    body = page.read_text() if table is None else html_table(table)
+    body = page.read_text() if table is None else render(table, "html")
     return dict(path=path, stem=f.stem, image=False, html=body, rows=body.count("<tr"),
-                md=(text.read_text() if table is None else markdown(table)).strip())
+                md=(text.read_text() if table is None else render(table)).strip())
 
 # %% ../../nbs/papers/04_report.ipynb #3a42057d
 def _why_empty(item, needs, plan, records): # why an item has no file
@@ -108,7 +108,7 @@ def write_report(plan:Plan,
     columns = ["item", "claim", "published", "ours", "verdict"]
     facts = dict(plan=plan, papers=papers, more=list(_more(plan, out, records, papers)), done=done,
                  note=next((r["params"].get("note") for r in done), ""), verdicts=_verdicts(claims),
-                 verdicts_here=_verdicts(asked), claims=markdown(asked[columns]).strip() if len(asked) else "",
+                 verdicts_here=_verdicts(asked), claims=render(asked[columns]).strip() if len(asked) else "",
                  lacking=_lacking(papers))
     pages = Environment(loader=FileSystemLoader(papers_folder/"templates"), trim_blocks=True, lstrip_blocks=True,
                         autoescape=select_autoescape(["html"]))

@@ -22,7 +22,7 @@ from .report import write_manifest, write_report
 _library = Path(xfeval.__file__).resolve().parent
 
 def _modules(): # {dotted name: path} of the library
-    files = (p for p in sorted(_library.rglob("*.py")) if p.name != "_modidx.py")
+    files = (p for p in sorted(_library.rglob("*.py")) if p.name not in ("_modidx.py", "_moved.py"))
     def dotted(p): return ".".join(["xfeval", *p.relative_to(_library).with_suffix("").parts])
     return {dotted(p).removesuffix(".__init__"): p for p in files}
 
