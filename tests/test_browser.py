@@ -1,6 +1,6 @@
 "The explorer in a real browser: it loads, typing changes the picture, mistakes are one message, and no text can run a script"
 from xfeval.view.text import compare_html, heatmap_html
-from xfeval.view.html import page
+from xfeval.view.html import page as html_page
 import os, shutil, subprocess, urllib.error, urllib.request
 
 import pytest
@@ -148,7 +148,7 @@ def test_saved_pictures_cannot_run_a_script(browser, tmp_path):
             page.goto(f"file://{e.save(tmp_path/f'{e.kind}.{ending}')}")
             assert unharmed(page) and page.evaluate("document.querySelectorAll('script, img, u').length") == 0
     every = tmp_path/"all.html"
-    every.write_text(page(compare_html([token, pair]) + heatmap_html(pair)), encoding="utf8")
+    every.write_text(html_page(compare_html([token, pair]) + heatmap_html(pair)), encoding="utf8")
     page.goto(f"file://{every}")
     assert unharmed(page) and "window.hacked=1" in page.inner_text("body")
     page.close()

@@ -3,6 +3,7 @@ import itertools, json, math
 from pathlib import Path
 
 import numpy as np
+from xfeval.stats.f1 import weighted_macro_f1
 from xfeval.core.utils import seed_for
 import pandas as pd
 import pytest
@@ -121,7 +122,7 @@ def test_macro_f1_and_table():
             assert agents.macro_f1(y, p) == pytest.approx(f1_score(y, p, average="macro"))
     df = pd.DataFrame(rows); t = agents.agent_table(df).set_index("method")
     assert t.rsf["a"] == pytest.approx(t.sf["a"]-t.sf["none"]) and t.share_of_trivial["a"] == pytest.approx(t.rsf["a"]/t.rsf["trivial"])
-    one = agents._weighted_f1(y, np.stack(df.predicted[:3].tolist()), 3, np.full((1, 40), 1/40))
+    one = weighted_macro_f1(y, np.stack(df.predicted[:3].tolist()), 3, np.full((1, 40), 1/40))
     assert one[0] == pytest.approx(df.sf[:3].to_numpy())
 
 

@@ -75,7 +75,7 @@ def _entries_of(node, names, lines):
     "What one statement of a module adds to the reference"
     if isinstance(node, ast.FunctionDef):
         owner = _patched_class(node)
-        if owner and not node.name.startswith("_"):
+        if owner and not node.name.startswith("_") and not owner.startswith("_"):
             return [_entry(f"{owner}.{node.name}", "method", _head(node, lines), ast.get_docstring(node))]
         if node.name in names: return [_entry(node.name, "function", _head(node, lines), ast.get_docstring(node))]
     if isinstance(node, ast.ClassDef) and node.name in names:

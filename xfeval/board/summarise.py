@@ -16,9 +16,12 @@ from ..stats.intervals import bootstrap_interval, stratified_interval
 from ..stats.values import reasons
 
 # %% ../../nbs/board/00_summarise.ipynb #145e42a2
-def as_list(by): return [by] if isinstance(by, str) else list(by)
+def as_list(by) -> list:
+    "One name, or several, as a list"
+    return [by] if isinstance(by, str) else list(by)
 
 def check_columns(df, *columns):
+    "A `ValueError` for a column that `df` does not have"
     for c in columns: check_choice(c, df.columns, "column")
 
 def _units(g, unit):

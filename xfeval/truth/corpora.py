@@ -56,6 +56,7 @@ def generate(name:str,         # a registered corpus
     with _uncollected(): return [make(i) for i in range(n)]
 
 # %% ../../nbs/truth/00_corpora.ipynb #3186d6a9
+#| eval: false
 def generate_controlled(name, n, seed, lang, split, **options):
     "A controlled corpus, generated now"
     return generate(name, 100 if n is None else n, 0 if seed is None else seed, lang, split, **options)

@@ -53,7 +53,9 @@ def _about_person(rng, kind, person, told, value=None, avoid=None, unused=None):
     told.add(_predicate(fact))
     return _introduced(fact, kind, pronoun, unused) if unused and chance(rng, .2) else [fact]
 
-def n_words_of(blocks): return sum(len(s) for b in blocks for s in b)
+def n_words_of(blocks) -> int:
+    "The number of words of some blocks"
+    return sum(len(s) for b in blocks for s in b)
 
 # %% ../../nbs/truth/08_mrc.ipynb #78be7b0c
 def _introduced_first(blocks):

@@ -37,7 +37,8 @@ def fonts(lang:str="en") -> tuple: # names of installed fonts, best first
     return tuple(dict.fromkeys(f for f in want if f in have)) or ("DejaVu Sans",)
 
 @lru_cache(maxsize=None)
-def charmap(family):
+def charmap(family) -> frozenset: # code points
+    "The characters that a font family can draw"
     from matplotlib import font_manager
     return frozenset(font_manager.get_font(font_manager.findfont(family)).get_charmap())
 
@@ -113,7 +114,9 @@ def _paint(sc, title, lang, ax=None, zoom=.72):
     return ax
 
 # %% ../../nbs/view/02_figures.ipynb #bf4d2dac
-def caption_of(ex): return f"{ex.method}, {ex.kind}" + (f", explains {ex.target}" if ex.target is not None else "")
+def caption_of(ex) -> str:
+    "Method, kind and class of an explanation"
+    return f"{ex.method}, {ex.kind}" + (f", explains {ex.target}" if ex.target is not None else "")
 
 def plot_tokens(ex:Explanation, ax=None, width:float=640): # `width`: where sentences wrap
     "Coloured words; pairs and spans are flattened"

@@ -27,7 +27,9 @@ def shade(score:float, # signed
     if not scale or not score: return "", 0.
     return "p" if score > 0 else "n", round(strongest*min(1., abs(score)/scale), 3)
 
-def colour_of(score): return positive if score > 0 else negative if score < 0 else "#c8c8c8"
+def colour_of(score) -> str: # of a mark
+    "The colour of a positive, negative or zero score"
+    return positive if score > 0 else negative if score < 0 else "#c8c8c8"
 
 # %% ../../nbs/view/00_html.ipynb #f66d476c
 def _rgb(colour):
@@ -87,7 +89,9 @@ def from_template(name:str,       # of a file in `data/templates`
     "A template with its values"
     return Markup(_environment(escape).get_template(name).render(values))
 
-def html_fragment(body, css=True): return f'<div class="xf">{f"<style>{stylesheet}</style>" if css else ""}{body}</div>'
+def html_fragment(body, css=True) -> str:
+    "Markup in its box, with the style sheet unless `css` is false"
+    return f'<div class="xf">{f"<style>{stylesheet}</style>" if css else ""}{body}</div>'
 
 def page(body:str, # HTML, already escaped
          title:str="Explanation", lang:str="en",

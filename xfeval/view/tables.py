@@ -49,7 +49,9 @@ def _numeric(column):
     return bool(values) and all(map(_is_number, values))
 
 # %% ../../nbs/view/04_tables.ipynb #8ccee7bc
-def number_class(v): return "n" if _is_number(v) and not _is_missing(v) else ""
+def number_class(v) -> str: # n or ""
+    "The class of an HTML cell: `n` for a number"
+    return "n" if _is_number(v) and not _is_missing(v) else ""
 
 def _cells(df, digits, missing, bold, classes):
     "Rows of `TableCell`s"
