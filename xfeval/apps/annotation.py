@@ -35,7 +35,7 @@ def study_plan(instances,
         out[name], out[f"{name}_errors"] = rng.permutation(take).tolist(), k
     return out
 
-# %% ../../nbs/apps/02_annotation.ipynb #666d3e3d
+# %% ../../nbs/apps/02_annotation.ipynb #54c7dd37
 _style = """body{font:16px/1.5 sans-serif;max-width:46em;margin:2em auto;padding:0 1em}
 article{border:1px solid #bbb;border-radius:6px;padding:.6em 1em;margin:1em 0}
 mark{background:#ffe08a;padding:0 .1em}.label{font-weight:bold}fieldset{border:0;padding:0;margin:.4em 0}"""
@@ -54,7 +54,7 @@ _script = """document.getElementById('save').onclick = function() {
   link.click();
 };"""
 
-# %% ../../nbs/apps/02_annotation.ipynb #4cb482c3
+# %% ../../nbs/apps/02_annotation.ipynb #ff29a61c
 _page = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Reading reviews with a system</title>
 <style>{style}</style></head><body><h1>What would the system say?</h1>
 <p>A computer system reads reviews and labels them. It makes mistakes. First read {n_shown} reviews with its labels;
@@ -64,7 +64,7 @@ not what you think, but what the system says.</p>
 <p><button id="save">Save my answers</button> <span id="note" role="status"></span></p>
 <script type="application/json" id="who">{who}</script><script>{script}</script></body></html>"""
 
-# %% ../../nbs/apps/02_annotation.ipynb #3beed8e1
+# %% ../../nbs/apps/02_annotation.ipynb #92234b44
 def marked_html(x:Instance, words) -> str:
     "A text with some words highlighted, escaped"
     out, i = [], 0
@@ -81,7 +81,7 @@ def _shown_article(x, words, label):
     answer = f"The system says: {html.escape(label)}"
     return f'<article><p>{marked_html(x, words)}</p><p class="label">{answer}</p></article>'
 
-# %% ../../nbs/apps/02_annotation.ipynb #3c76b4d4
+# %% ../../nbs/apps/02_annotation.ipynb #550cd24b
 def _asked_article(x, labels):
     name = html.escape(x.id)
     def box(l): return f'<label><input type="radio" name="{name}" value="{l}"> {l}</label> '
@@ -100,7 +100,7 @@ def sheet(worker:str, study:str,
     return _page.format(style=_style, script=_script, who=who, learn=learn, quiz=quiz,
                         n_shown=len(shown), n_asked=len(asked))
 
-# %% ../../nbs/apps/02_annotation.ipynb #6c35442d
+# %% ../../nbs/apps/02_annotation.ipynb #60a02e25
 def write_study(folder, instances,
                 labels,             # what the model says about each text
                 cohorts,            # {name: explanations (or sets of words) of the texts}
@@ -126,7 +126,7 @@ def write_study(folder, instances,
     write_whole(folder/"key.json", json.dumps(key, indent=1))
     return key
 
-# %% ../../nbs/apps/02_annotation.ipynb #7c144b88
+# %% ../../nbs/apps/02_annotation.ipynb #8a409c8e
 def _checked(path, key, seen):
     "The content of an answer file, if it belongs to the study and is complete"
     d = json.loads(path.read_text(encoding="utf8"))
@@ -140,7 +140,7 @@ def _checked(path, key, seen):
     for i in key["truth"]: check_choice(d["answers"][i], key["labels"], f"answer in {path.name}")
     return d
 
-# %% ../../nbs/apps/02_annotation.ipynb #23c098c3
+# %% ../../nbs/apps/02_annotation.ipynb #09819b33
 def read_answers(folder, key:dict) -> pd.DataFrame: # one row per worker and test text
     "The answers of all workers"
     files, rows = {}, []

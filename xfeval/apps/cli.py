@@ -16,7 +16,7 @@ from typing import Annotated, Optional
 import typer
 from typer.core import TyperGroup
 
-# %% ../../nbs/apps/00_cli.ipynb #7d7c8f78
+# %% ../../nbs/apps/00_cli.ipynb #af92b784
 def _one_line(e): return " ".join(str(e).split()) or type(e).__name__
 
 def _complain(text): print(f"xfeval: {text}", file=sys.stderr)
@@ -31,7 +31,7 @@ def _explain_mistake(e):
     if not isinstance(e, (ValueError, OSError)): raise e
     _complain(_one_line(e))
 
-# %% ../../nbs/apps/00_cli.ipynb #101d39b8
+# %% ../../nbs/apps/00_cli.ipynb #add2102c
 class Commands(TyperGroup):
     "A group of commands that explains mistakes in one line"
     def main(self, *args, standalone_mode=True, **kw):
@@ -52,7 +52,7 @@ app = typer.Typer(cls=Commands, pretty_exceptions_enable=False, rich_markup_mode
                   help="Which explanation of my text classifier can I trust? "
                        "Explain predictions, score explanations, and re-run published results.")
 
-# %% ../../nbs/apps/00_cli.ipynb #add193c6
+# %% ../../nbs/apps/00_cli.ipynb #83434d0c
 Version = Annotated[bool, typer.Option("--version", help="Print the version and stop.")]
 
 @app.callback(invoke_without_command=True)
@@ -67,7 +67,7 @@ def main():
     "The entry point"
     app(prog_name="xfeval")
 
-# %% ../../nbs/apps/00_cli.ipynb #f2f7ad5c
+# %% ../../nbs/apps/00_cli.ipynb #efebab13
 def _raw(source):
     "The name of a source for messages, and its bytes"
     if source != "-":
@@ -85,7 +85,7 @@ def _value(line):
     if isinstance(value, dict): return value
     raise ValueError(f'expected an object like {{"parts": [...]}}, got {type(value).__name__}')
 
-# %% ../../nbs/apps/00_cli.ipynb #76eccf7c
+# %% ../../nbs/apps/00_cli.ipynb #aae55bb2
 def read_lines(source:str="-") -> list: # (line number, value)
     "The JSON values of a file, or of standard input for `-`"
     (name, raw), out = _raw(source), []
@@ -96,7 +96,7 @@ def read_lines(source:str="-") -> list: # (line number, value)
     if not out: raise ValueError(f"{name} is empty: expected one JSON object per line")
     return out
 
-# %% ../../nbs/apps/00_cli.ipynb #fffb8b5f
+# %% ../../nbs/apps/00_cli.ipynb #5928fa5a
 def to_instance(d:dict):
     "An `Instance` from one line"
     from xfeval.core.text import Instance
@@ -116,7 +116,7 @@ def to_instance(d:dict):
         kw[k] = str(kw[k])
     return Instance.from_text(given, **kw) if "parts" in d else Instance.from_words(given, **kw)
 
-# %% ../../nbs/apps/00_cli.ipynb #8cb85ee3
+# %% ../../nbs/apps/00_cli.ipynb #173ef517
 def _each(lines, make, source):
     "`make` for every line; the line number goes into the message"
     out = []
@@ -161,7 +161,7 @@ Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:0, mps.")]
 Hub = Annotated[bool, typer.Option("--hub", help="Allow fetching the model from the hub.")]
 Count = Annotated[Optional[int], typer.Option("-n", "--n", help="At most so many instances.")]
 
-# %% ../../nbs/apps/00_cli.ipynb #a7eeee57
+# %% ../../nbs/apps/00_cli.ipynb #dc32e504
 _shelves = ("datasets", "methods", "metrics", "models", "profiles")
 
 def _model_cards():
@@ -174,7 +174,7 @@ def _model_cards():
         cards.append(dict(card, name=name, labels=", ".join(card.get("labels", ()))))
     return pd.DataFrame(cards, columns=None if cards else ["name", "labels"])
 
-# %% ../../nbs/apps/00_cli.ipynb #6328961f
+# %% ../../nbs/apps/00_cli.ipynb #2d411f38
 def _shelf(what):
     "A table, and the columns that people see of it"
     if what == "datasets":
@@ -208,7 +208,7 @@ def list_(what:Shelf="", as_json:Json=False):
         return _print_table(df, as_json, columns)
     _print_table(pd.DataFrame([dict(list=s, entries=len(_shelf(s)[0])) for s in _shelves]), as_json)
 
-# %% ../../nbs/apps/00_cli.ipynb #cad17681
+# %% ../../nbs/apps/00_cli.ipynb #fecc31a0
 def _check_methods(methods_, kinds_):
     "Names are checked before a model is loaded"
     from xfeval.core.utils import check_choice
@@ -225,7 +225,7 @@ def _check_not_folder(*paths):
     for p in paths:
         if p is not None and p.is_dir(): raise ValueError(f"cannot write to {p}: it is a folder")
 
-# %% ../../nbs/apps/00_cli.ipynb #3a1900c7
+# %% ../../nbs/apps/00_cli.ipynb #a3e3a218
 def _instances(source, data, split, n, lang):
     if data:
         if source != "-": raise ValueError(f"give a file ({source}) or --data {data}, not both")
@@ -245,7 +245,7 @@ def _device(device):
         raise ValueError(f"device {device!r} cannot be used: {_one_line(e).split('.')[0]}") from None
     return device
 
-# %% ../../nbs/apps/00_cli.ipynb #97edef22
+# %% ../../nbs/apps/00_cli.ipynb #efeeec3d
 def _load(name, device, hub, quiet):
     "A classifier and its engine, which shows progress where somebody looks"
     from xfeval.engine.run import Engine
@@ -259,7 +259,7 @@ def _load(name, device, hub, quiet):
     engine.progress = not quiet and sys.stderr.isatty()
     return clf, engine
 
-# %% ../../nbs/apps/00_cli.ipynb #f1b4c22b
+# %% ../../nbs/apps/00_cli.ipynb #0e18124f
 def _with_options(call, given):
     "`call()`; where it breaks on a value of the wrong type that the user gave, the message says so"
     try: return call()
@@ -280,7 +280,7 @@ def _write(text, out):
     from xfeval.core.utils import write_whole
     write_whole(out, text)
 
-# %% ../../nbs/apps/00_cli.ipynb #0900e2bc
+# %% ../../nbs/apps/00_cli.ipynb #9491f816
 def _page(found, path):
     "A page with the pictures; several explanations of one instance stand in one table"
     from xfeval.core.utils import write_whole
@@ -291,7 +291,7 @@ def _page(found, path):
     pictures = [g[0].to_html() if len(g) == 1 else compare_html(g) for g in groups.values()]
     write_whole(path, page("".join(pictures), "Explanations"))
 
-# %% ../../nbs/apps/00_cli.ipynb #8234867d
+# %% ../../nbs/apps/00_cli.ipynb #e01af4f2
 _spoken_for = ("clf", "data", "method", "kind", "target", "output", "absent", "seed", "engine", "span")
 
 def _method_options(given):
@@ -312,7 +312,7 @@ Texts = Annotated[str, typer.Argument(
 Methods = Annotated[list[str], typer.Option(
     metavar="NAME", help="Method, see `xfeval list methods`; may be repeated.")]
 
-# %% ../../nbs/apps/00_cli.ipynb #237a89a6
+# %% ../../nbs/apps/00_cli.ipynb #60fdd1c5
 Kinds = Annotated[list[str], typer.Option(
     metavar="KIND", help="token, pair, span or combined; may be repeated.")]
 
@@ -322,7 +322,7 @@ MethodOption = Annotated[Optional[list[str]], typer.Option(
 SpanOption = Annotated[Optional[list[str]], typer.Option(
     "--span", metavar="NAME=VALUE", help="Option of the span search, e.g. search=contiguous; may be repeated.")]
 
-# %% ../../nbs/apps/00_cli.ipynb #32d5f792
+# %% ../../nbs/apps/00_cli.ipynb #c798f75a
 @app.command("explain", epilog=_explain_examples)
 def explain_texts(source:Texts="-",
             model:_opt(str, "A bundled model, a local folder, or a hub name with --hub.")="tiny-bert-nli",
@@ -360,10 +360,10 @@ def explain_texts(source:Texts="-",
     _say(quiet, f"{_count(len(found), 'explanation')} of {_count(len(instances), 'instance')} "
                 f"with {clf.name}: {engine.stats['run']} model rows")
 
-# %% ../../nbs/apps/00_cli.ipynb #5b4b4663
+# %% ../../nbs/apps/00_cli.ipynb #bec35a21
 def _count(n, thing): return f"{n} {thing}" + "s"*(n != 1)
 
-# %% ../../nbs/apps/00_cli.ipynb #8c93ebcd
+# %% ../../nbs/apps/00_cli.ipynb #de39d16b
 def _metric_options(metrics_, given):
     "`metric.name=value` as {metric: options}"
     from xfeval.core.utils import check_choice
@@ -377,7 +377,7 @@ def _metric_options(metrics_, given):
     for m, o in out.items(): check_metric_options(m, o)
     return out
 
-# %% ../../nbs/apps/00_cli.ipynb #7abdf846
+# %% ../../nbs/apps/00_cli.ipynb #0adca92f
 def _by_model(explanations, model):
     "Explanations grouped by the model to ask"
     groups = {}
@@ -392,7 +392,7 @@ def _by_model(explanations, model):
 def _print_rows(df, as_json, many):
     _print_table(df, as_json, [*many, "instance", "method", "kind", "metric", "part", "value", "direction", "note"])
 
-# %% ../../nbs/apps/00_cli.ipynb #3cdb89cb
+# %% ../../nbs/apps/00_cli.ipynb #f959292c
 def _print_means(df, as_json, many):
     "Columns that would be empty are left out"
     from xfeval.board.summarise import summarise
@@ -405,7 +405,7 @@ def _print_means(df, as_json, many):
     columns = ["method", "kind", "metric", *part, "mean", *interval, "n", "direction", *reasons]
     _print_table(means, as_json, [*many, *columns])
 
-# %% ../../nbs/apps/00_cli.ipynb #822af5c1
+# %% ../../nbs/apps/00_cli.ipynb #1012603f
 _evaluate_examples = _examples(
     "xfeval explain pairs.jsonl | xfeval evaluate",
     "xfeval evaluate explanations.jsonl --metric unified_comprehensiveness --metric complexity --json",
@@ -420,7 +420,7 @@ Metrics = Annotated[list[str], typer.Option(
 MetricOption = Annotated[Optional[list[str]], typer.Option(
     "--option", "-o", metavar="METRIC.NAME=VALUE", help="Option of a metric; may be repeated.")]
 
-# %% ../../nbs/apps/00_cli.ipynb #20928ef3
+# %% ../../nbs/apps/00_cli.ipynb #01b1c5c6
 @app.command("evaluate", epilog=_evaluate_examples)
 def evaluate_explanations(source:Explanations="-",
              model:_opt(Optional[str], "Model to ask; default: the one named in each line.")=None,
@@ -455,11 +455,11 @@ def evaluate_explanations(source:Explanations="-",
     (_print_rows if rows else _print_means)(df, as_json, ["model"]*(len(groups) > 1))
     _say(quiet, f"{_count(len(found), 'explanation')} scored: {asked} model rows")
 
-# %% ../../nbs/apps/00_cli.ipynb #464c5114
+# %% ../../nbs/apps/00_cli.ipynb #4ecf647d
 _results_examples = _examples("xfeval results --profile smoke", "xfeval results --profile demo --only sun2025 --dry",
                               "xfeval results --profile demo --jobs 2 --json")
 
-# %% ../../nbs/apps/00_cli.ipynb #f44eeab0
+# %% ../../nbs/apps/00_cli.ipynb #46bea790
 @app.command(epilog=_results_examples)
 def results(profile:_opt(str, "smoke, demo, laptop or paper.")="demo",
             only:_opt(str, "Only notebooks whose name contains this.")="",
@@ -481,7 +481,7 @@ def results(profile:_opt(str, "smoke, demo, laptop or paper.")="demo",
     for r in failed: _complain(f"{r['name']} failed: {_one_line(r['error'])}")
     if failed: raise typer.Exit(1)
 
-# %% ../../nbs/apps/00_cli.ipynb #651e3eda
+# %% ../../nbs/apps/00_cli.ipynb #5ad355fa
 _export_examples = _examples(
     "xfeval export-exnli --data demo-xnli --model minilm-nli --out my-exnli",
     "xfeval export-exnli --data xnli --path ~/data --langs de,tr --n 100 --method shapley --out my-exnli --overwrite")
@@ -494,7 +494,7 @@ def _check_model(name):
     try: check_choice(name, list_models(), "model")
     except ValueError as e: raise ValueError(f"{e} (a local folder needs config.json)") from None
 
-# %% ../../nbs/apps/00_cli.ipynb #e46c44ea
+# %% ../../nbs/apps/00_cli.ipynb #d0f3fe26
 def _check_export(data, model, aligner, method, langs, path):
     "Every name of an export; the languages as a list, or None for all"
     from xfeval.core.utils import check_choice
@@ -510,11 +510,11 @@ def _check_export(data, model, aligner, method, langs, path):
     _check_model(model)
     return langs
 
-# %% ../../nbs/apps/00_cli.ipynb #11b3f8e7
+# %% ../../nbs/apps/00_cli.ipynb #2fb8be89
 Langs = Annotated[Optional[str], typer.Option(
     metavar="LANG,LANG", help="Languages besides English; default: all of the data.")]
 
-# %% ../../nbs/apps/00_cli.ipynb #498bf50c
+# %% ../../nbs/apps/00_cli.ipynb #f08c3a3a
 @app.command("export-exnli", epilog=_export_examples)
 def export_dataset(data:_opt(str, "demo-xnli, controlled-xnli or xnli.")="demo-xnli",
                  model:_opt(str, "A bundled model or a local folder; it explains the English texts.")="minilm-nli",
@@ -560,7 +560,7 @@ def explore(model:_opt(str, "Model to start with: a bundled one or a local folde
     if dry: return print(" ".join(serve_command(port, host, browser, **start)[0]))
     if serve(port, host, browser, say=lambda text: _say(False, text), **start): raise typer.Exit(1)
 
-# %% ../../nbs/apps/00_cli.ipynb #f6c02624
+# %% ../../nbs/apps/00_cli.ipynb #cf8e4a58
 def _check_python():
     ok = sys.version_info >= (3, 11)
     fix = "" if ok else "install Python 3.11 or newer, then `make setup`"
@@ -570,7 +570,7 @@ def _locked_versions(lock):
     lines = [l.split(";")[0].strip() for l in lock.read_text().splitlines() if "==" in l and not l.startswith("#")]
     return dict(l.split("==") for l in lines)
 
-# %% ../../nbs/apps/00_cli.ipynb #45c37035
+# %% ../../nbs/apps/00_cli.ipynb #29919432
 def _check_packages():
     from importlib import metadata
     from xfeval.core.utils import bundled
@@ -592,7 +592,7 @@ def _check_packages():
     fix = "make setup, or pip install -r requirements.lock" if missing or other else ""
     return ("fail" if missing else "warn" if other else "ok"), text, fix
 
-# %% ../../nbs/apps/00_cli.ipynb #6dd16a12
+# %% ../../nbs/apps/00_cli.ipynb #97225b07
 def _check_devices():
     import torch
     names = [f"cuda:{i} {torch.cuda.get_device_name(i)}" for i in range(torch.cuda.device_count())]
@@ -613,7 +613,7 @@ def _check_cache():
     fix = "" if enough else "make room, or set HF_HOME to another disk"
     return ("ok" if enough else "warn"), f"hub cache {home} ({', '.join(facts)})", fix
 
-# %% ../../nbs/apps/00_cli.ipynb #78ac59cf
+# %% ../../nbs/apps/00_cli.ipynb #9f021f2a
 def _check_demo():
     from xfeval.core.utils import bundled
     needed = ("demo/demo_nli.jsonl", "datasets.yaml", "controlled/en.json")
@@ -629,7 +629,7 @@ def _check_models():
     fix = "restore data/models (git checkout -- data/models), or set XFEVAL_HOME to the folder data/"
     return "fail", "no bundled models", fix
 
-# %% ../../nbs/apps/00_cli.ipynb #0d32ca66
+# %% ../../nbs/apps/00_cli.ipynb #210a41fd
 def _check_folders():
     from xfeval.core.utils import data_root
     from xfeval.data.datasets import list_datasets
@@ -644,7 +644,7 @@ def _check_folders():
     if found: return "ok", text, ""
     return "warn", text, "see `xfeval list datasets --json` for the files that are looked for"
 
-# %% ../../nbs/apps/00_cli.ipynb #1277a718
+# %% ../../nbs/apps/00_cli.ipynb #e8c43817
 def _check_kernel():
     from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
     install = "-m ipykernel install --sys-prefix --name python3"
@@ -665,7 +665,7 @@ def _check_fonts():
     fix = "install the Noto fonts (Debian: apt install fonts-noto fonts-noto-cjk)"
     return "warn", f"PNG figures cannot draw {', '.join(lost)}", fix
 
-# %% ../../nbs/apps/00_cli.ipynb #2a42b866
+# %% ../../nbs/apps/00_cli.ipynb #8d0b2d51
 checks = dict(python=_check_python, packages=_check_packages, devices=_check_devices, cache=_check_cache,
               data=_check_demo, models=_check_models, datasets=_check_folders, kernel=_check_kernel, fonts=_check_fonts)
 
@@ -678,7 +678,7 @@ def examine() -> list: # dictionaries with check, state, found, fix
         out.append(dict(check=name, state=state, found=found, fix=fix))
     return out
 
-# %% ../../nbs/apps/00_cli.ipynb #23a2879c
+# %% ../../nbs/apps/00_cli.ipynb #b85f2870
 @app.command(epilog=_examples("xfeval doctor", "xfeval doctor --json"))
 def doctor(as_json:Json=False):
     "Check the installation, and say how to fix what is wrong. Exit code 1 when something must be mended."

@@ -9,7 +9,7 @@ __all__ = ['efforts', 'views', 'kinds_shown', 'max_words', 'shelf', 'measured', 
            'metrics_html', 'picture_html', 'answer_html', 'answer_json', 'code_html', 'export_html', 'Explorer',
            'first_request', 'explorer_notebook', 'template_folder', 'free_port', 'serve_command', 'serve']
 
-# %% ../../nbs/apps/01_explorer.ipynb #75794998
+# %% ../../nbs/apps/01_explorer.ipynb #2a87e95f
 import asyncio, base64, json, os, socket, subprocess, sys, threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from fastcore.basics import patch
 
-# %% ../../nbs/apps/01_explorer.ipynb #1ff8ac0f
+# %% ../../nbs/apps/01_explorer.ipynb #2d41a1b1
 from ..core.game import Query, absences
 from ..core.text import Instance
 from ..core.utils import bundled, check_choice
@@ -33,18 +33,18 @@ from ..core.utils import options_of
 from ..explainers.base import methods
 from ..explainers.explain import explain
 
-# %% ../../nbs/apps/01_explorer.ipynb #66d9a6ab
+# %% ../../nbs/apps/01_explorer.ipynb #f28fa351
 from ..metrics.evaluate import evaluate
 from ..models.store import list_models, load_model
 from ..view.html import escaped, html_fragment, page, templates, text_direction
 
-# %% ../../nbs/apps/01_explorer.ipynb #15dfb649
+# %% ../../nbs/apps/01_explorer.ipynb #1d948120
 efforts = dict(quick=dict(budget=256, samples=24, steps=12), full={})
 views = ("auto", "highlight", "arcs", "heatmap")
 kinds_shown = ("token", "pair", "span")
 max_words = 120 # words
 
-# %% ../../nbs/apps/01_explorer.ipynb #b1db4860
+# %% ../../nbs/apps/01_explorer.ipynb #0be61a7c
 @dataclass(frozen=True)
 class Request:
     "Everything the explorer is asked for"
@@ -66,7 +66,7 @@ class Request:
         "The methods that are asked for"
         return list(dict.fromkeys(filter(None, (self.method, self.other))))
 
-# %% ../../nbs/apps/01_explorer.ipynb #f6cd2844
+# %% ../../nbs/apps/01_explorer.ipynb #6d975eb3
 def _methods(kind):
     "The registry that makes a kind: spans are found among pairs"
     return methods["token" if kind == "token" else "pair"]
@@ -85,7 +85,7 @@ def _check_texts(w):
         raise ValueError(f"the texts have {n} words, the explorer takes at most {max_words}: "
                          "use explain() for long texts")
 
-# %% ../../nbs/apps/01_explorer.ipynb #4e217132
+# %% ../../nbs/apps/01_explorer.ipynb #3c086dfa
 def _check_methods(w):
     known = methods_of(w.kind)
     for m in w.chosen:
@@ -106,7 +106,7 @@ def check_request(w:Request, labels=None) -> Request: # `labels`: the model's cl
     check_choice(w.view, views, "picture")
     return w
 
-# %% ../../nbs/apps/01_explorer.ipynb #367c00ae
+# %% ../../nbs/apps/01_explorer.ipynb #45d74413
 def options_for(w:Request, method:str) -> dict:
     "What `explain` is told besides, for one method of a request"
     known = options_of(_methods(w.kind)[method])
@@ -114,7 +114,7 @@ def options_for(w:Request, method:str) -> dict:
     given |= {name: v for name, v in efforts[w.effort].items() if name in known}
     return given | (dict(seed=w.seed) if w.seed else {})
 
-# %% ../../nbs/apps/01_explorer.ipynb #5ad68e38
+# %% ../../nbs/apps/01_explorer.ipynb #036a030f
 shelf = 40 # instances of a data set on offer
 
 @lru_cache
@@ -135,7 +135,7 @@ def _source(name, lang):
     made = datasets.info(name)["source"] in ("generated", "bundled")
     return dict(split=_split(name), n=shelf, lang=lang, **({} if made else dict(seed=None)))
 
-# %% ../../nbs/apps/01_explorer.ipynb #b8660911
+# %% ../../nbs/apps/01_explorer.ipynb #b08f54fc
 @lru_cache(maxsize=32)
 def offered(name:str, lang:str="en") -> tuple: # of instances
     "Instances of a data set that the explorer shows"
@@ -147,7 +147,7 @@ def instance_of(w:Request) -> Instance:
     same = (x for x in known if x.texts == tuple(w.texts))
     return next(same, None) or Instance.from_text(w.texts, lang=w.lang)
 
-# %% ../../nbs/apps/01_explorer.ipynb #bb9d577a
+# %% ../../nbs/apps/01_explorer.ipynb #cc3bbb27
 def _without_and_only(ex, k, players):
     "Names and coalitions: the whole text, without the best items, only them, nothing, without each of them"
     best, everything = ex.items[:k], np.ones(len(players), bool)
@@ -158,7 +158,7 @@ def _without_and_only(ex, k, players):
     if len(best) > 1: rows += [(f"without {ex.text(i)}", ~words_of([i])) for i in best]
     return rows
 
-# %% ../../nbs/apps/01_explorer.ipynb #e3cb41dc
+# %% ../../nbs/apps/01_explorer.ipynb #b0bbce84
 def perturbed(engine:Engine,
               ex,               # an `Explanation`
               k:int=3,          # items taken away or kept
@@ -197,7 +197,7 @@ def stoppable(clf, stop:threading.Event|None):
     finally:
         for h in hooks: h.remove()
 
-# %% ../../nbs/apps/01_explorer.ipynb #32beb81b
+# %% ../../nbs/apps/01_explorer.ipynb #36635adf
 measured = ("unified_comprehensiveness", "unified_sufficiency", "aopc_comprehensiveness", "aopc_sufficiency",
             "deletion", "insertion", "complexity", "token_agreement", "interaction_agreement", "auprc")
 
@@ -207,7 +207,7 @@ def measured_for(kind:str) -> list: # names of metrics
     if kind == "token": unsuitable.add("interaction_agreement")
     return [m for m in measured if m not in unsuitable]
 
-# %% ../../nbs/apps/01_explorer.ipynb #e33b82d4
+# %% ../../nbs/apps/01_explorer.ipynb #87ff5ea0
 @dataclass(frozen=True)
 class Result:
     "What the explorer shows"
@@ -221,7 +221,7 @@ class Result:
     @property
     def instance(self) -> Instance: return self.explanations[0].instance
 
-# %% ../../nbs/apps/01_explorer.ipynb #18fadecd
+# %% ../../nbs/apps/01_explorer.ipynb #d2726f13
 class Session:
     "Models that stay loaded, and answers to wishes"
     def __init__(self): self.engines, self.made = {}, OrderedDict()
@@ -275,7 +275,7 @@ def code_for(w:Request) -> str: # Python
     lines += [f"df = evaluate(clf, ex, {measured_for(w.kind)!r}{_named(seed)})", "for e in ex: e.show()"]
     return "\n".join(lines) + "\n"
 
-# %% ../../nbs/apps/01_explorer.ipynb #5a809af1
+# %% ../../nbs/apps/01_explorer.ipynb #5f821cf0
 _style = "<style>" + """
 .xf .bars{display:grid;grid-template-columns:max-content minmax(80px,1fr) 4em;gap:2px 10px;align-items:center;
   font-size:14px;max-width:520px}
@@ -299,7 +299,7 @@ _style = "<style>" + """
   background:linear-gradient(to right,var(--mute) var(--p),var(--soft) var(--p))}
 """.replace("\n", "") + "</style>"
 
-# %% ../../nbs/apps/01_explorer.ipynb #01a89d6c
+# %% ../../nbs/apps/01_explorer.ipynb #49c944c6
 def prediction_html(a:Result) -> str: # an HTML fragment
     "What the model says about the whole text"
     top, label, bars = int(np.argmax(a.probabilities)), a.instance.label, []
@@ -310,7 +310,7 @@ def prediction_html(a:Result) -> str: # an HTML fragment
     head = f"<b>{escaped(Path(a.request.model).name)}</b> says <b>{escaped(a.labels[top])}</b>{gold}"
     return html_fragment(f'<div class="h">{head}</div><div class="bars">{"".join(bars)}</div>{_style}')
 
-# %% ../../nbs/apps/01_explorer.ipynb #5ad2db86
+# %% ../../nbs/apps/01_explorer.ipynb #c43f5297
 def _struck(x, left):
     "The parts of a text, missing words struck out"
     out = []
@@ -324,7 +324,7 @@ def _struck(x, left):
         out.append(f'<div lang="{escaped(x.lang)}" dir="{text_direction(x.lang)}">{"".join(bits)}</div>')
     return "".join(out)
 
-# %% ../../nbs/apps/01_explorer.ipynb #4a4a5173
+# %% ../../nbs/apps/01_explorer.ipynb #8009734e
 def perturbed_html(x:Instance,
                    t:pd.DataFrame, # what `perturbed` made
                    target:str,     # the explained class
@@ -346,7 +346,7 @@ def _metric_cell(value, note, best):
     if value != value: return f'<td class="num"><span class="mute">{escaped(note)}</span></td>'
     return f'<td class="num{" best" if best else ""}" title="{escaped(note)}">{value:.3f}</td>'
 
-# %% ../../nbs/apps/01_explorer.ipynb #ec8aa90d
+# %% ../../nbs/apps/01_explorer.ipynb #af02976c
 def metrics_html(df:pd.DataFrame) -> str: # an HTML fragment
     "A row per metric and a column per method, the better one in bold"
     names, body = list(dict.fromkeys(df.method)), []
@@ -362,7 +362,7 @@ def metrics_html(df:pd.DataFrame) -> str: # an HTML fragment
     head = f'<tr><th scope="col">metric</th><th scope="col"></th>{head}</tr>'
     return html_fragment(f'<table class="rows"><thead>{head}</thead><tbody>{"".join(body)}</tbody></table>{_style}')
 
-# %% ../../nbs/apps/01_explorer.ipynb #55ca3710
+# %% ../../nbs/apps/01_explorer.ipynb #8bdef11c
 def picture_html(a:Result,
                  i:int=0, # number of the method
                  width:float=620) -> str: # an HTML fragment
@@ -381,7 +381,7 @@ def answer_html(a:Result) -> str: # a whole document
     parts += [metrics_html(a.metrics), html_fragment(code)]
     return page("".join(parts), f"xfeval: {' / '.join(a.instance.texts)}"[:120])
 
-# %% ../../nbs/apps/01_explorer.ipynb #46401265
+# %% ../../nbs/apps/01_explorer.ipynb #f608669a
 def _values(df):
     "A table as JSON values; NaN becomes null"
     if "left" in df: df = df.assign(left=df.left.map(list))
@@ -394,14 +394,14 @@ def answer_json(a:Result) -> dict:
                 explanations=[e.to_dict() for e in a.explanations], perturbed=[_values(t) for t in a.tables],
                 metrics=_values(a.metrics), code=code_for(a.request))
 
-# %% ../../nbs/apps/01_explorer.ipynb #42bdba31
+# %% ../../nbs/apps/01_explorer.ipynb #48c1e0e4
 _look = f"<style>{(templates/'explorer.css').read_text(encoding='utf8')}</style>".replace("\n", "")
 
-# %% ../../nbs/apps/01_explorer.ipynb #eef7f1e7
+# %% ../../nbs/apps/01_explorer.ipynb #c60685df
 _title = ('<div class="xf-title">xfeval explorer'
           '<small>What made the model say so, and can you trust the explanation?</small></div>')
 
-# %% ../../nbs/apps/01_explorer.ipynb #f59b67b0
+# %% ../../nbs/apps/01_explorer.ipynb #3a81adb8
 _copy = """
 var p=this.parentNode.querySelector('pre'),b=this,ok=function(){b.textContent='Copied'};
 if(navigator.clipboard){navigator.clipboard.writeText(p.textContent).then(ok)}
@@ -418,7 +418,7 @@ def code_html(w:Request) -> str: # HTML
     return (f'<div class="xf-made"><pre class="xf-code">{escaped(code_for(w))}</pre>'
             f'<button type="button" class="xf-get" onclick="{escaped(_copy)}">Copy the code</button></div>')
 
-# %% ../../nbs/apps/01_explorer.ipynb #a055623c
+# %% ../../nbs/apps/01_explorer.ipynb #d29e8108
 def export_html(a:Result) -> str: # HTML
     "Links that save the answer"
     data = json.dumps(answer_json(a), ensure_ascii=False, indent=1)
@@ -426,7 +426,7 @@ def export_html(a:Result) -> str: # HTML
              _download("explanation.json", "application/json", data, "Save as data (JSON)")]
     return f'<div class="xf-keep">{"".join(links)}</div>'
 
-# %% ../../nbs/apps/01_explorer.ipynb #9d89ee10
+# %% ../../nbs/apps/01_explorer.ipynb #08b7b4a1
 own_languages = ("en", "de", "es", "fr", "vi", "zh", "tr", "ar", "hi", "ru") # offered for typed text
 
 def _languages(data): return list(datasets.info(data)["languages"] if data else own_languages)
@@ -441,7 +441,7 @@ def _heading(text):
     import ipywidgets as W
     return W.HTML(f'<h2 class="xf-h">{text}</h2>')
 
-# %% ../../nbs/apps/01_explorer.ipynb #c6bac48f
+# %% ../../nbs/apps/01_explorer.ipynb #a1482428
 def _text_controls(w, labels):
     "Model, data set, language, instance and the two texts"
     import ipywidgets as W
@@ -458,7 +458,7 @@ def _text_controls(w, labels):
         first=W.Textarea(description="Premise", value=w.texts[0], rows=3, layout=_wide()),
         second=W.Textarea(description="Hypothesis", value=second, rows=2, layout=_wide()))
 
-# %% ../../nbs/apps/01_explorer.ipynb #6eb2a5df
+# %% ../../nbs/apps/01_explorer.ipynb #10d269b5
 def _method_controls(w, labels):
     "Kind, methods, class, and how the explanation is made and drawn"
     import ipywidgets as W
@@ -477,7 +477,7 @@ def _method_controls(w, labels):
         effort=_pick("Effort", efforts_, w.effort, "how many rows the model is asked"),
         view=_pick("Picture", views, w.view, "how it is drawn"))
 
-# %% ../../nbs/apps/01_explorer.ipynb #9eecb3f5
+# %% ../../nbs/apps/01_explorer.ipynb #15cae5b4
 def _wide():
     import ipywidgets as W
     return W.Layout(width="100%")
@@ -487,7 +487,7 @@ def _pick(name, options, value, tip):
     return W.Dropdown(description=name, options=options, value=value, description_allow_html=False,
                       tooltip=tip, layout=_wide())
 
-# %% ../../nbs/apps/01_explorer.ipynb #a2307ab8
+# %% ../../nbs/apps/01_explorer.ipynb #a38e30b4
 class Explorer:
     "The application: widgets around a session"
     def __init__(self,
@@ -500,7 +500,7 @@ class Explorer:
         self._build(start or first_request())
         self.refresh(0)
 
-# %% ../../nbs/apps/01_explorer.ipynb #237c8bec
+# %% ../../nbs/apps/01_explorer.ipynb #20b13443
 @patch
 def _build(self:Explorer, w):
     import ipywidgets as W
@@ -520,7 +520,7 @@ def _build(self:Explorer, w):
         control.observe(lambda change, name=name: self._changed(name), names="value")
     self._lay_out()
 
-# %% ../../nbs/apps/01_explorer.ipynb #d59951be
+# %% ../../nbs/apps/01_explorer.ipynb #e07626b5
 @patch
 def _lay_out(self:Explorer):
     import ipywidgets as W
@@ -544,7 +544,7 @@ def _lay_out(self:Explorer):
     flow = box(W.Box, "xf-flow", [left, self.right])
     self.view = box(W.VBox, "xf-app", [W.HTML(_look), bar, flow])
 
-# %% ../../nbs/apps/01_explorer.ipynb #e8217a0d
+# %% ../../nbs/apps/01_explorer.ipynb #fa6785a2
 @patch
 def _labels(self:Explorer, model): return self.session.engine(model).clf.labels
 
@@ -562,7 +562,7 @@ def request(self:Explorer) -> Request:
     del v["row"]
     return Request(texts=texts if two else texts[:1], **v)
 
-# %% ../../nbs/apps/01_explorer.ipynb #aadc73b0
+# %% ../../nbs/apps/01_explorer.ipynb #8088587d
 @patch
 @contextmanager
 def _silent(self:Explorer):
@@ -582,14 +582,14 @@ def _fill_rows(self:Explorer):
     rows = [(f"{i+1}. {' / '.join(x.texts)}"[:90], i) for i, x in enumerate(self._rows())]
     self._set("row", [("(own text)", -1), *rows], -1)
 
-# %% ../../nbs/apps/01_explorer.ipynb #0d300c09
+# %% ../../nbs/apps/01_explorer.ipynb #611c7a51
 @patch
 def _start_row(self:Explorer):
     "The first instance whose words interact, where that is known"
     tell = (i for i, x in enumerate(self._rows()) if x.gold and x.gold.pairs and x.label != "neutral")
     self.w["row"].value = next(tell, 0)
 
-# %% ../../nbs/apps/01_explorer.ipynb #0552f8a3
+# %% ../../nbs/apps/01_explorer.ipynb #79a1823b
 @patch
 def _take_row(self:Explorer):
     i = self.w["row"].value
@@ -611,7 +611,7 @@ def _shape(self:Explorer):
     else: self.w["kind"].value = "token"
     self.w["kind"].disabled = not two
 
-# %% ../../nbs/apps/01_explorer.ipynb #fcaa7692
+# %% ../../nbs/apps/01_explorer.ipynb #f2c47c2a
 @patch
 def _changed(self:Explorer, name):
     if self._still: return
@@ -631,7 +631,7 @@ def _follow(self:Explorer, name):
         i = self.w["row"].value
         if i >= 0 and self._rows()[i].texts != self.request().texts: self.w["row"].value = -1
 
-# %% ../../nbs/apps/01_explorer.ipynb #7d197214
+# %% ../../nbs/apps/01_explorer.ipynb #90e55ec1
 @patch
 def _follow_model(self:Explorer):
     labels, data = self._labels(self.w["model"].value), self.w["data"].value
@@ -652,14 +652,14 @@ def _follow_data(self:Explorer, name):
         self._start_row()
         self._take_row()
 
-# %% ../../nbs/apps/01_explorer.ipynb #fc5cb167
+# %% ../../nbs/apps/01_explorer.ipynb #4e1be91f
 @patch
 def _follow_kind(self:Explorer):
     names, method = methods_of(self.w["kind"].value), self.w["method"].value
     self._set("method", names, method if method in names else "shapley")
     self._set("other", _or_nothing(names), self.w["other"].value)
 
-# %% ../../nbs/apps/01_explorer.ipynb #22ae9a4a
+# %% ../../nbs/apps/01_explorer.ipynb #473475a2
 @patch
 def refresh(self:Explorer, wait:float|None=None): # seconds before work starts; default: as the application was told
     "Ask what the widgets say, and drop the question before it"
@@ -672,7 +672,7 @@ def refresh(self:Explorer, wait:float|None=None): # seconds before work starts; 
     self._tasks.add(task)
     task.add_done_callback(self._tasks.discard)
 
-# %% ../../nbs/apps/01_explorer.ipynb #a307a9e9
+# %% ../../nbs/apps/01_explorer.ipynb #b20e6886
 @patch
 async def _work(self:Explorer, stop, wait):
     await asyncio.sleep(wait)
@@ -683,7 +683,7 @@ async def _work(self:Explorer, stop, wait):
     got = await asyncio.get_running_loop().run_in_executor(self._worker, self._try, self.request(), stop)
     if stop is self._stop: self._show(got)
 
-# %% ../../nbs/apps/01_explorer.ipynb #4933969b
+# %% ../../nbs/apps/01_explorer.ipynb #971d4211
 @patch
 def _try(self:Explorer, w, stop):
     "An answer, or what went wrong: exceptions of the worker thread must reach the page"
@@ -698,7 +698,7 @@ def cancel(self:Explorer):
 @patch
 def _say(self:Explorer, text): self.status.value = f'<span class="xf-say" role="status">{text}</span>' if text else ""
 
-# %% ../../nbs/apps/01_explorer.ipynb #aa121ff7
+# %% ../../nbs/apps/01_explorer.ipynb #cdae013e
 @patch
 def _show(self:Explorer, got):
     self.stop.disabled = True
@@ -719,7 +719,7 @@ def _show_method(self:Explorer, a, i):
     self.pictures[i].value = picture_html(a, i, 700 if alone else 430) if here else ""
     self.perturbed[i].value = perturbed_html(a.instance, a.tables[i], a.explanations[i].target) if here else ""
 
-# %% ../../nbs/apps/01_explorer.ipynb #9dd7ae64
+# %% ../../nbs/apps/01_explorer.ipynb #bfebbd5b
 @patch
 def _complain(self:Explorer, e):
     text = " ".join(str(e).split()) or type(e).__name__
@@ -756,7 +756,7 @@ def explorer_notebook() -> Path:
     nb = dict(cells=[cell], metadata=dict(kernelspec=kernel), nbformat=4, nbformat_minor=5)
     return write_whole(Path(tempfile.mkdtemp(prefix="xfeval-"))/"explorer.ipynb", json.dumps(nb))
 
-# %% ../../nbs/apps/01_explorer.ipynb #19dda63d
+# %% ../../nbs/apps/01_explorer.ipynb #b32251dc
 _template = """{%- extends 'lab/index.html.j2' -%}
 {%- block notebook_css -%}
 {% set css %}{{ super() }}{% endset %}{% for line in css.splitlines() if 'https://cdn' not in line %}{{ line | safe }}
@@ -773,7 +773,7 @@ def template_folder() -> Path:
     write_whole(here/"index.html.j2", _template)
     return home
 
-# %% ../../nbs/apps/01_explorer.ipynb #999ca589
+# %% ../../nbs/apps/01_explorer.ipynb #5750524f
 def free_port(host:str="127.0.0.1", port:int=0) -> int: # `port` itself, or any free one for 0
     "A port nobody listens on"
     if not 0 <= port < 65536: raise ValueError(f"port must lie between 0 and 65535, got {port}")
@@ -791,7 +791,7 @@ def _place(model):
     if (Path(model)/"config.json").is_file(): return str(Path(model).resolve())
     return check_choice(model, list_models(), "model (a bundled name, or a folder with config.json)")
 
-# %% ../../nbs/apps/01_explorer.ipynb #2ed2522d
+# %% ../../nbs/apps/01_explorer.ipynb #939c2fa6
 _extensions = ["@jupyter-widgets/jupyterlab-manager", "@voila-dashboards/widgets-manager8"]
 
 def serve_command(port:int=8866, host:str="127.0.0.1", browser:bool=True,
@@ -812,7 +812,7 @@ def serve_command(port:int=8866, host:str="127.0.0.1", browser:bool=True,
     env = dict(os.environ, XFEVAL_EXPLORER=json.dumps(start), JUPYTER_PATH=os.pathsep.join(paths))
     return command, env, f"http://{host}:{port}"
 
-# %% ../../nbs/apps/01_explorer.ipynb #68dfa9de
+# %% ../../nbs/apps/01_explorer.ipynb #a61b54e0
 def serve(port:int=8866, host:str="127.0.0.1", browser:bool=True, say=print, **start) -> int: # exit code
     "Serve the explorer as a page until it is interrupted"
     command, env, where = serve_command(port, host, browser, **start)

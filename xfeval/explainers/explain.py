@@ -100,7 +100,7 @@ def _check_call(clf, plan, output, absent, options):
     for o in options:
         if o not in known: raise ValueError(f"unknown option {o!r}: no method takes it")
 
-# %% ../../nbs/explainers/12_explain.ipynb #a01c370d
+# %% ../../nbs/explainers/12_explain.ipynb #ba7f8b1b
 def _batch_scores(clf, fn, encs, targets, output, rngs, options, shard):
     "Scores of a batch method"
     out = []
@@ -123,7 +123,7 @@ def _over_words(values, enc):
     full[np.ix_(*[enc.players]*values.ndim)] = values
     return full
 
-# %% ../../nbs/explainers/12_explain.ipynb #b5c3fddd
+# %% ../../nbs/explainers/12_explain.ipynb #6e8730b3
 def _game_scores(engine, jobs): # {method and kind: jobs}
     "Scores of all games, from one run of the engine"
     pool, start = [job for js in jobs.values() for job in js], time.perf_counter()
@@ -132,10 +132,10 @@ def _game_scores(engine, jobs): # {method and kind: jobs}
     return {key: [Scores(j.instance, _over_words(next(results), j.enc), j.enc.players, j.enc.notes, seconds=seconds,
                          forwards=j.asked) for j in js] for key, js in jobs.items()}
 
-# %% ../../nbs/explainers/12_explain.ipynb #e0aabcdf
+# %% ../../nbs/explainers/12_explain.ipynb #b844fdb2
 def _as_list(x, one): return [x] if isinstance(x, one) else list(x)
 
-# %% ../../nbs/explainers/12_explain.ipynb #815e49fb
+# %% ../../nbs/explainers/12_explain.ipynb #88c2a46e
 def score(clf,                  # a `Classifier`
           data,                 # an `Instance` or a list of them
           method="shapley",     # name of a method, or several
@@ -166,7 +166,7 @@ def score(clf,                  # a `Classifier`
     found |= _game_scores(engine, jobs)
     return [replace(found[key][i], **facts[key][i]) for i in range(len(encs)) for key in plan]
 
-# %% ../../nbs/explainers/12_explain.ipynb #050eb60f
+# %% ../../nbs/explainers/12_explain.ipynb #113b59cb
 def _about(s):
     "What explanations of all kinds take over from scores"
     if not np.isfinite(s.values).all():
@@ -186,7 +186,7 @@ def _spans(s, options):
 
 kinds_of_call = ("token", "pair", "span", "combined")
 
-# %% ../../nbs/explainers/12_explain.ipynb #261c054e
+# %% ../../nbs/explainers/12_explain.ipynb #51dc8dac
 def to_kind(scores:Scores,             # of kind token, or of kind pair for all other kinds
             kind:str,                  # token, pair, span or combined
             span:Mapping|None=None,    # options of the span search, see `span_options`
@@ -209,7 +209,7 @@ def to_kind(scores:Scores,             # of kind token, or of kind pair for all 
     spans = Explanation(x, "span", tuple(found), np.array(list(found.values()), float), **about)
     return spans if kind == "span" else combined(spans, to_kind(tokens, "token"))
 
-# %% ../../nbs/explainers/12_explain.ipynb #eb82132b
+# %% ../../nbs/explainers/12_explain.ipynb #05e08804
 def _check_data(data, kinds):
     "A `ValueError` for a kind that does not exist or that an instance cannot have"
     for kind in kinds:
@@ -225,7 +225,7 @@ def _searches(span):
 
 _scored = dict(token=["token"], pair=["pair"], span=["pair"], combined=["pair", "token"])
 
-# %% ../../nbs/explainers/12_explain.ipynb #f8d17443
+# %% ../../nbs/explainers/12_explain.ipynb #0463aee3
 def explain(clf,                    # a `Classifier`
             data,                   # an `Instance` or a list of them
             method="shapley",       # name of a method, or several

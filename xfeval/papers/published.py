@@ -56,7 +56,7 @@ def published(name:str, folder=None) -> pd.DataFrame: # a tidy table
     files = _published_files(folder)
     return read_published(files[check_choice(name, files, "published table")])
 
-# %% ../../nbs/papers/00_published.ipynb #60e0c6fa
+# %% ../../nbs/papers/00_published.ipynb #46d4996b
 unavailable = "not available here"
 
 def text_class(text) -> str: # n, gone or ""
