@@ -14,7 +14,7 @@ from xfeval.core.explanation import Explanation
 from xfeval.core.text import Gold, Instance
 from xfeval.core.utils import data_root, seed_for
 from xfeval.crosslingual import exnli as export, highlights as ex
-from xfeval.crosslingual.interim import resampled_macro_f1
+from xfeval.stats.f1 import resampled_macro_f1
 from xfeval.crosslingual.links import link_table
 from xfeval.crosslingual.projection import (agreement, cross_lingual, language_f1, project, project_pairs, rho_table,
                                             same_predictions, spearman)

@@ -21,7 +21,7 @@ from ..engine.run import Engine, engine_for
 from ..explainers.explain import explain
 from ..metrics.base import average_precision, found_at_scores
 from ..stats.intervals import bootstrap_interval
-from .interim import pooled_f1_interval
+from ..stats.f1 import pooled_f1_interval
 from .projection import language_f1
 
 # %% ../../nbs/crosslingual/05_highlights.ipynb #bcb70171

@@ -16,9 +16,10 @@ import pandas as pd
 from ..core.explanation import Explanation
 from ..core.utils import check_choice, seed_for
 from ..engine.run import Engine, engine_for
-from ..stats.values import Skip, note_of
-from .interim import (quantile_ends, rank_correlation, reasons, resample_rows, resampled_macro_f1,
-                      resampled_means, student_interval)
+from ..stats.correlation import rank_correlation
+from ..stats.f1 import resampled_macro_f1
+from ..stats.intervals import quantile_ends, resample_rows, resampled_means, student_interval
+from ..stats.values import Skip, note_of, reasons
 from .links import links_of
 
 # %% ../../nbs/crosslingual/04_projection.ipynb #b29c6032
