@@ -2,7 +2,7 @@
 
 __version__ = "0.2.0"
 
-from . import _moved # former imports, with a warning
+from ._moved import MOVED # former imports, with a warning
 
 _names = { # module: its public names
     "core.text": ("Instance", "Gold"),
